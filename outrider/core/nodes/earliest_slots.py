@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from outrider.core.nodes.timeline import FOREVER, NodeTimeline, SiteTimeline, mask_of, numbers
+from outrider.core.nodes.timeline import FOREVER, SiteTimeline, mask_of, numbers
 
 EDGES_COUNTED = 64
 """After so many starts in vain it is asked when there can be room at all."""
@@ -132,11 +132,17 @@ class SlotSweep:
     def _first_listed(self, from_s: int, to_s: int) -> int | None:
         """The same by a list of when each node is free for long enough: nodes are not counted anew at each
         start."""
-        rows = self._timeline.rows
-        changes: dict[int, int] = {}
-        for capacity, nodes in self._timeline.by_capacity.items():
-            for node in numbers(nodes & self._available) if self._full[capacity] else ():
-                for first_s, last_s in self._starts(rows[node], from_s, to_s):
+        timeline = self._timeline
+        rows, need, duration_s = timeline.rows, self._need, self._duration_s
+        touched = timeline.touched(from_s, to_s + duration_s)
+        changes = {from_s: 0}
+        for capacity, nodes in timeline.by_capacity.items():
+            if not self._full[capacity]:
+                continue
+            usable = nodes & self._available
+            changes[from_s] += (usable & ~touched).bit_count()
+            for node in numbers(usable & touched):
+                for first_s, last_s in rows[node].starts(need, duration_s, from_s, to_s):
                     changes[first_s] = changes.get(first_s, 0) + 1
                     changes[last_s + 1] = changes.get(last_s + 1, 0) - 1
         total = 0
@@ -145,18 +151,6 @@ class SlotSweep:
             if total >= self._instances:
                 return at_s
         return None
-
-    def _starts(self, row: NodeTimeline, from_s: int, to_s: int) -> Iterator[tuple[int, int]]:
-        """The first and the last start of an instance on a node, as often as there are any."""
-        end_s = to_s + self._duration_s
-        at_s = row.next_fit(self._need, from_s)
-        while at_s <= to_s:
-            until_s = row.free_until(self._need, at_s, end_s)
-            if until_s - at_s >= self._duration_s:
-                yield at_s, until_s - self._duration_s
-            if until_s == end_s:
-                return
-            at_s = row.next_fit(self._need, until_s)
 
     def _recount(self, ended: int, begun: int) -> None:
         """Count the nodes anew on which something ended or began at an edge of the window."""

@@ -90,6 +90,30 @@ class NodeTimeline:
                 return times[later]
         return FOREVER
 
+    def starts(self, need: int, duration_s: int, from_s: int, to_s: int) -> list[tuple[int, int]]:
+        """The first and the last of the starts from `from_s` to `to_s` at which `need` fits for so long, as
+        often as there are any."""
+        times, free, guard = self.times, self.free, self._guard
+        found: list[tuple[int, int]] = []
+        index = bisect_right(times, from_s) - 1
+        begun_s: int | None = None
+        at_s, last = from_s, len(times) - 1
+        while at_s <= to_s + duration_s if begun_s is not None else at_s <= to_s:
+            if ((free[index] | guard) - need) & guard == guard:
+                if begun_s is None:
+                    begun_s = at_s
+            elif begun_s is not None:
+                if at_s - begun_s >= duration_s:
+                    found.append((begun_s, min(to_s, at_s - duration_s)))
+                begun_s = None
+            if index == last:
+                break
+            index += 1
+            at_s = times[index]
+        if begun_s is not None:
+            found.append((begun_s, to_s))
+        return found
+
     def most(self, need: int, start_s: int, end_s: int, limit: int) -> int:
         """How many times `need` fits throughout [start_s, end_s), at most `limit`."""
         times, free, guard = self.times, self.free, self._guard
