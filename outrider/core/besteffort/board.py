@@ -17,8 +17,9 @@ from outrider.core.images.pools import Life, Stay
 from outrider.core.leases.preemption import Candidate, PreemptionOrder
 from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Image, Workspace
+from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.selection import Fit
-from outrider.core.nodes.timeline import FOREVER, SiteTimeline
+from outrider.core.nodes.timeline import SiteTimeline
 from outrider.core.reservations.book import Book
 
 

@@ -20,8 +20,9 @@ from outrider.core.besteffort.suspension import Segment, SegmentShare
 from outrider.core.images.pools import Life
 from outrider.core.model import Image, Workspace
 from outrider.core.nodes.earliest_slots import SlotSweep
+from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.selection import fit
-from outrider.core.nodes.timeline import FOREVER, numbers
+from outrider.core.nodes.timeline import numbers
 from outrider.core.reservations.book import Shipping
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from outrider.core.model import LeasePiece, Resources, Workspace
-from outrider.core.nodes.timeline import FOREVER, NodeTimeline
+from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
 
 BYTES_PER_MIB = 1 << 20
 MEMORY_UNITS = {"memory_mib": BYTES_PER_MIB, "memory_gib": 1 << 30, "Memory": BYTES_PER_MIB}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from outrider.core.besteffort.board import QueueBoard
 from outrider.core.model import Workspace
-from outrider.core.nodes.timeline import FOREVER
+from outrider.core.nodes.node_timeline import FOREVER
 
 
 class Group(NamedTuple):

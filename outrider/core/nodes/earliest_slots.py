@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from outrider.core.nodes.timeline import FOREVER, SiteTimeline, mask_of, numbers
+from outrider.core.nodes.node_timeline import FOREVER
+from outrider.core.nodes.timeline import SiteTimeline, mask_of, numbers
 
 EDGES_COUNTED = 64
 """After so many starts in vain it is asked when there can be room at all."""
