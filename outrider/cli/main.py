@@ -23,7 +23,7 @@ from outrider.cli.errors import (
 )
 
 MODULES = {
-    "asking.reserve": ("reserve", "plan", "modify"),
+    "asking.reserve": ("reserve", "accept", "plan", "modify"),
     "asking.reservations": ("list", "show", "explain", "cancel"),
     "asking.jobs": ("jobs",),
     "asking.watch": ("watch",),

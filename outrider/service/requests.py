@@ -44,6 +44,15 @@ class Reserve:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Accept:
+    """An offer is accepted: its terms are reserved as if they had been asked for."""
+
+    name: str
+    key: str = ""
+    request_hash: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Recall:
     """What a request with this key was answered before: asked first, since what the request names
     (an image, a time) may not be there any more."""
@@ -190,6 +199,7 @@ class Reconcile:
 
 Request = (
     Reserve
+    | Accept
     | Recall
     | BeginSubmission
     | EndSubmission

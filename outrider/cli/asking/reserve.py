@@ -40,6 +40,14 @@ examples:
 """
 
 
+_ACCEPT = """A refusal names what would be accepted instead, and holds it for a short time. If it cannot be
+kept any more, the answer is a refusal again, with the exit code 4.
+
+examples:
+  outrider accept offer-k3mzqa-1
+"""
+
+
 def add(commands: Subparsers) -> None:
     for verb, command, summary, epilog in (
         ("reserve", reserve, "ask for nodes that have the image when the time comes", _RESERVE),
@@ -51,6 +59,10 @@ def add(commands: Subparsers) -> None:
         parser.add_argument("--account", metavar="ACCOUNT", default="", help="the account that is charged")
         parser.set_defaults(verb=verb)
     parser = add_asking(
+        commands, "accept", accept, "accept an offer that was made in place of a refusal", _ACCEPT
+    )
+    parser.add_argument("offer", metavar="OFFER", help="its name, as the refusal has it: offer-k3mzqa-1")
+    parser = add_asking(
         commands, "modify", modify, "change a reservation's times or number of nodes", _MODIFY
     )
     parser.add_argument("name", metavar="NAME", help="the reservation: render-17, or render if that is clear")
@@ -60,6 +72,12 @@ def add(commands: Subparsers) -> None:
 
 def reserve(arguments: argparse.Namespace) -> None:
     _ask(arguments, "/v1/reservations", "is reserved", "is refused")
+
+
+def accept(arguments: argparse.Namespace) -> None:
+    asking = session(arguments)
+    answer = asking.client.post(f"/v1/offers/{in_path(arguments.offer)}", {})
+    _print(asking, answer, arguments, "is reserved", "is refused", drops_finish=False, can_be_repeated=False)
 
 
 def plan(arguments: argparse.Namespace) -> None:
@@ -114,6 +132,7 @@ def _print(
     refused: str,
     *,
     drops_finish: bool,
+    can_be_repeated: bool = True,
 ) -> None:
     """The decision on stdout, and the exit code that says which it was."""
     from outrider.service.answers import Decision
@@ -127,7 +146,7 @@ def _print(
         from outrider.cli.asking.display.decision import refused_screen
 
         again = ""
-        if decision.earliest_start_s is not None:
+        if decision.earliest_start_s is not None and can_be_repeated:
             start = wants.typable_start(decision.earliest_start_s, asking.when)
             again = wants.words_with_start(arguments.words, start, drops_finish=drops_finish)
         print(refused_screen(decision, asking.when, asking.paint, refused, again))

@@ -10,6 +10,7 @@ from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.manager import JobManager
 from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
+from outrider.service.desk.leases.negotiation import Negotiation
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.pool_room import PoolRooms
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
@@ -23,6 +24,7 @@ from outrider.service.desk.reservations.lifecycle import ReservationLifecycle
 from outrider.service.desk.reservations.repair import ReservationRepair
 from outrider.service.desk.reservations.transfers import DeadlineTransfers
 from outrider.service.desk.state.agenda import Agenda
+from outrider.service.desk.state.offers import HeldOffers
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.desk.views.images import ImageViews
@@ -41,6 +43,7 @@ class DeskComponents:
     site: Site
     troubles: Troubles
     admission: ReservationAdmission
+    negotiation: Negotiation
     alarms: ReservationAlarms
     execution: PlanExecution
     copies: ReservationCopies
@@ -79,7 +82,8 @@ def make_components(
     deadlines = DeadlineTransfers(site, node_orders)
     alarms = ReservationAlarms(site, deadlines, log, meter)
     preemptible = PreemptibleJobs(site)
-    admission = ReservationAdmission(site, policies, preemptible)
+    offers = HeldOffers(site.book, site.settings.offers_held_s, site.settings.most_offers)
+    admission = ReservationAdmission(site, policies, preemptible, offers)
     execution = PlanExecution(site, node_orders, agenda, deadlines, alarms, events, log, meter)
     copies = ReservationCopies(site, node_orders, execution, alarms, troubles, events, log)
     repair = ReservationRepair(site, node_orders, admission, execution, copies, alarms, troubles, log)
@@ -109,6 +113,7 @@ def make_components(
         site=site,
         troubles=troubles,
         admission=admission,
+        negotiation=Negotiation(site, admission, offers),
         alarms=alarms,
         execution=execution,
         copies=copies,

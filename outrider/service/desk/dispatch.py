@@ -10,7 +10,7 @@ from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, TransferList, Trouble
 from outrider.service.desk.components import DeskComponents
-from outrider.service.desk.reservations.admission import Doubtful, Wish, no_doubts
+from outrider.service.desk.reservations.admission import Doubtful, Judged, Wish, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
 from outrider.service.desk.state.node_list import ListedNode
 from outrider.service.desk.state.permissions import may_read
@@ -19,6 +19,7 @@ from outrider.service.desk.state.site import Live
 from outrider.service.meter import Log, Meter
 from outrider.service.ports import AskProgram
 from outrider.service.requests import (
+    Accept,
     Asked,
     AskStart,
     Caller,
@@ -41,7 +42,9 @@ from outrider.service.requests import (
 from outrider.store.errors import Conflict
 from outrider.store.records import RecordedAnswer as StoredAnswer
 
-Deciding = Reserve | Modify
+Deciding = Accept | Reserve | Modify
+DECIDED = (Accept, Reserve, Modify)
+"""The requests that may be refused, and are answered with a decision."""
 
 
 class RequestDispatch:
@@ -98,12 +101,17 @@ class RequestDispatch:
     ) -> Answer | AskProgram | Doubtful:
         """Reserve, plan or modify; or first the site's own program is to be asked, or its nodes."""
         request, caller, admission = asked.request, asked.caller, self._parts.admission
-        assert isinstance(request, (Reserve, Modify))
+        assert isinstance(request, DECIDED)
         known = self._recalled(caller, request)
         if known is not None:
             return known
         if troubles:
             return Trouble(code="unavailable", message=f"nothing is promised now: {'; '.join(troubles)}")
+        if isinstance(request, Accept):
+            offered = self._parts.negotiation.offered(request, caller)
+            if isinstance(offered, Trouble):
+                return offered
+            request = offered
         self._parts.reconciler.about_to_promise()
         live: Live | None = None
         if isinstance(request, Modify):
@@ -125,12 +133,20 @@ class RequestDispatch:
                 uid=caller.uid,
             )
         if isinstance(request, Reserve):
+            judged = (
+                admission.plan(wish, program)
+                if request.is_plan
+                else self._reserve(wish, program, is_sure=is_sure)
+            )
+            if isinstance(judged, Doubtful):
+                return judged
+            # What the site's own program would say of other terms is not known.
+            is_open = program is None
+            answer: Answer = (
+                self._parts.negotiation.answered(request, wish, judged) if is_open else judged.decision
+            )
             if request.is_plan:
-                return admission.plan(wish, program)
-            found_room = self._reserve(wish, program, is_sure=is_sure)
-            if isinstance(found_room, Doubtful):
-                return found_room
-            answer: Answer = found_room
+                return answer
         else:
             assert live is not None
             answer = self._modify(live, wish, request, program)
@@ -155,13 +171,13 @@ class RequestDispatch:
         self._parts.lifecycle.cancel(found, caller, why)
         return views.details(found.record, caller)
 
-    def _reserve(self, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool) -> Decision | Doubtful:
+    def _reserve(self, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool) -> Judged | Doubtful:
         parts = self._parts
-        decision = parts.admission.reserve(wish, program, no_doubts if is_sure else parts.rooms.doubts)
-        if isinstance(decision, Decision) and decision.result == "accepted":
+        judged = parts.admission.reserve(wish, program, no_doubts if is_sure else parts.rooms.doubts)
+        if isinstance(judged, Judged) and judged.rejected is None:
             # Its image may be there or on its way already; and its beginning and end are to come.
-            parts.execution.arrange(parts.site.live[decision.name])
-        return decision
+            parts.execution.arrange(parts.site.live[judged.decision.name])
+        return judged
 
     def _modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:
         parts, before = self._parts, set(live.nodes)

@@ -57,10 +57,36 @@ def refused_screen(decision: Decision, when: When, paint: Paint, head: str, agai
             ("image", image_line(decision.image)),
             ("earliest", earliest),
             ("or" if earliest else "try", "\n".join(remedies)),
+            ("offers", _offers(decision, when)),
         ],
         paint,
     )
     return "\n".join([*lines, shown])
+
+
+_OFFERED = {
+    "later": "later",
+    "fewer-nodes": "fewer nodes",
+    "shorter": "a shorter time",
+    "fewer-nodes-later": "fewer nodes, later",
+    "shorter-with-fewer-nodes": "a shorter time, fewer nodes",
+}
+
+
+def _offers(decision: Decision, when: When) -> str:
+    """What would be accepted instead, each with what it is accepted by."""
+    lines = []
+    for each in decision.offers[:MOST_REMEDIES]:
+        name = f"{printable(each.name)}  " if each.name else ""
+        kind = printable(_OFFERED.get(each.kind, each.kind))
+        nodes = nodes_in_words(each.node_count, printable(each.nodes))
+        lines.append(f"{name}{kind}: {nodes}, {when.period(each.start_s, each.end_s)}")
+    until_s = decision.offers_until_s
+    if lines and until_s is not None:
+        held = f"until {when.clock(until_s)} ({when.distance(until_s)})"
+        protection = "" if decision.are_offers_protected else "; another user's request may take their place"
+        lines.append(f"held {held}{protection}: outrider accept {printable(decision.offers[0].name)}")
+    return "\n".join(lines)
 
 
 def next_steps(decision: Decision, batch_system: str) -> str:

@@ -31,6 +31,7 @@ from outrider.service.desk.reservations import decision as replies
 from outrider.service.desk.reservations.booked_usage import review_of, standing_of
 from outrider.service.desk.state.documents import Document, Record, document_of, stem_of
 from outrider.service.desk.state.node_list import parts, whole
+from outrider.service.desk.state.offers import HeldOffers
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.requests import Caller, Modify, Reserve
 from outrider.store.records import ReservationOwner
@@ -62,6 +63,14 @@ class Doubtful:
     nodes: dict[str, int]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """An answer, and as the core gave it if it is no."""
+
+    decision: Decision
+    rejected: Rejected | None = None
+
+
 Doubts = Callable[[ReservationPlan], dict[str, int]]
 
 
@@ -73,8 +82,11 @@ def no_doubts(plan: ReservationPlan) -> dict[str, int]:
 class ReservationAdmission:
     """Decides, and notes what follows from it; the desk writes it down and tells."""
 
-    def __init__(self, site: Site, policies: Policies, preemptible: PreemptibleJobs) -> None:
+    def __init__(
+        self, site: Site, policies: Policies, preemptible: PreemptibleJobs, offers: HeldOffers
+    ) -> None:
         self._site = site
+        self._offers = offers
         self._preemptible = preemptible
         self.policies = policies
 
@@ -126,30 +138,32 @@ class ReservationAdmission:
             zone=request.zone,
         )
 
-    def plan(self, wish: Wish, program: PolicyRefusal | None) -> Decision:
+    def plan(self, wish: Wish, program: PolicyRefusal | None) -> Judged:
         """The answer that `reserve` would give now."""
-        return replace(self._decide(wish, program)[0], name="")
+        answer = self.answer(wish, program)
+        decision = replace(self._decision(wish, answer), name="")
+        return Judged(decision=decision, rejected=answer if isinstance(answer, Rejected) else None)
 
     def reserve(
         self, wish: Wish, program: PolicyRefusal | None, doubts: Doubts = no_doubts
-    ) -> Decision | Doubtful:
+    ) -> Judged | Doubtful:
         """Accept the reservation, or refuse it. The answer is put together before anything changes.
 
         Where there are doubts whether its nodes have the room, nothing is decided.
         """
         site = self._site
-        decision, admission = self._decide(wish, program)
+        admission = self.answer(wish, program)
         if isinstance(admission, Accepted) and (nodes := doubts(admission.plan)):
             return Doubtful(nodes=nodes)
+        decision = self._decision(wish, admission)
         if isinstance(admission, Rejected):
             decision = replace(decision, name="")
-            name = wish.document.workspace
-        else:
-            name = decision.name
-            site.book.commit(admission.plan, site.now_s)
-            self._enter(wish, admission.plan)
-        self._note("reserve", name, decision, wish.caller)
-        return decision
+            self._note("reserve", wish.document.workspace, decision, wish.caller)
+            return Judged(decision=decision, rejected=admission)
+        site.book.commit(admission.plan, site.now_s)
+        self._enter(wish, admission.plan)
+        self._note("reserve", decision.name, decision, wish.caller)
+        return Judged(decision=decision)
 
     def _note(self, kind: str, name: str, decision: Decision, caller: Caller) -> None:
         """Write a decision down. Of refusals there may be too many of one user."""
@@ -157,7 +171,8 @@ class ReservationAdmission:
         note = self._site.note_refusal if is_bound else self._site.note
         note(kind, name, decision.result, decision.reason, uid=caller.uid)
 
-    def _decide(self, wish: Wish, program: PolicyRefusal | None) -> tuple[Decision, Accepted | Rejected]:
+    def answer(self, wish: Wish, program: PolicyRefusal | None) -> Accepted | Rejected:
+        """What the core says of a wish, with all that the site's policies say. Nothing is changed."""
         site = self._site
         policy = self._policy(wish)
         admission = self._assess(wish, program) or assess(
@@ -166,10 +181,9 @@ class ReservationAdmission:
             site.now_s,
             policy=policy,
             choice=self._gentlest,
-            review=self._review(""),
+            review=self._review("", wish),
         )
-        admission = self._allowed(wish, admission, policy)
-        return self._decision(wish, admission), admission
+        return self._allowed(wish, admission, policy)
 
     def _gentlest(self, plan: ReservationPlan) -> ReservationPlan:
         """The nodes on which preemptible jobs lose least by making way."""
@@ -198,14 +212,20 @@ class ReservationAdmission:
 
     def _renegotiate(self, live: Live, wish: Wish, *, is_plan: bool) -> Renegotiated:
         site = self._site
-        policy, review = self._policy(wish, without=live), self._review(live.name)
+        policy, review = self._policy(wish, without=live), self._review(live.name, wish)
         return renegotiate(
             site.book, wish.workspace, site.now_s, policy=policy, is_plan=is_plan, review=review
         )
 
-    def _review(self, without: str) -> Review:
-        """What the policies say of a plan, with one reservation of the book left out."""
-        return review_of(self._site, self.policies, without)
+    def _review(self, without: str, wish: Wish) -> Review:
+        """What the policies say of a plan, with one reservation of the book left out; and whether it would
+        take what another user is offered."""
+        site, policies = self._site, review_of(self._site, self.policies, without)
+
+        def review(plan: ReservationPlan) -> str:
+            return policies(plan) or self._offers.objection(plan, wish.caller.uid, site.now_s)
+
+        return review
 
     def moved(self, live: Live, renegotiated: Renegotiated, why: str) -> None:
         """A reservation has got other nodes or times: write that down, and tell the batch system."""

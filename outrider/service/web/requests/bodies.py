@@ -17,6 +17,9 @@ from outrider.service.requests import MOST_LISTED
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,89}$"
 """A reservation's name: a workspace's, and mostly a number."""
 
+OFFER = r"^offer-[a-z2-7]{6}-[1-9]$"
+"""An offer's name."""
+
 JOB = r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"
 """A job's name in its batch system."""
 HOST = r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$"

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from outrider.service.answers import Decision, Explanation, ReservationDetails, ReservationList
-from outrider.service.requests import Cancel, Explain, ListReservations, Reserve, Show
+from outrider.service.requests import Accept, Cancel, Explain, ListReservations, Reserve, Show
 from outrider.service.web.asking import Asker
 from outrider.service.web.requests.bodies import ChangeBody, ChangeQuery, ReservationsQuery, ReserveBody
 from outrider.service.web.requests.understanding import hash_of, understand_change
-from outrider.service.web.routes.routing import ERRORS, By, Key, ReservationName, answered
+from outrider.service.web.routes.routing import ERRORS, By, Key, OfferName, ReservationName, answered
 
 
 def reservation_routes(asker: Asker) -> APIRouter:
@@ -39,6 +39,23 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
             wanted = await asker.wanted(caller, body)
             request = replace(wanted, key=key, request_hash=hashed)
             decision = _noted(await asker.ask(caller, request, Decision), wanted)
+        if decision.result == "refused":
+            return answered(decision)
+        return answered(decision, 201, {"Location": f"/v1/reservations/{decision.name}"})
+
+    @routes.post(
+        "/offers/{name}",
+        response_model=Decision,
+        responses={201: {"model": Decision, "description": "Accepted."}},
+        response_description="Refused: it cannot be kept any more.",
+    )
+    async def accept(name: OfferName, caller: By, key: Key = "") -> Response:
+        """Accept an offer that was made in the place of a refusal."""
+        hashed = hash_of("POST", f"/v1/offers/{name}", None)
+        decision = await asker.recalled(caller, key, hashed)
+        if decision is None:
+            request = Accept(name=name, key=key, request_hash=hashed)
+            decision = await asker.ask(caller, request, Decision)
         if decision.result == "refused":
             return answered(decision)
         return answered(decision, 201, {"Location": f"/v1/reservations/{decision.name}"})

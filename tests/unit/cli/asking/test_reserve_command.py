@@ -158,6 +158,9 @@ def test_refused_says_why_and_what_would_work() -> None:
         "            outrider again",
         "  or        ask for 2 nodes, where the image is already",
         "            choose a smaller image",
+        "  offers    offer-k3mzqa-1  later: 4 nodes, n[1-4], from 15:10 to 17:10 (2 h)",
+        "            offer-k3mzqa-2  fewer nodes: 2 nodes, n[3-4], from 14:30 to 16:30 (2 h)",
+        "            held until 14:06 (in 1 min): outrider accept offer-k3mzqa-1",
     ]
 
 
@@ -361,3 +364,38 @@ def test_file_may_be_as_large_as_the_service_reads(service: Service, file: str) 
 
 def test_json_is_yaml() -> None:
     assert yaml.safe_load(json.dumps({"a": "ü\t\u2028", "b": [1]})) == {"a": "ü\t\u2028", "b": [1]}
+
+
+def test_offer_is_accepted_by_its_name(service: Service, capsys: Capture) -> None:
+    service.on("POST", "/v1/offers/offer-k3mzqa-1", Reply(status=201, value=ACCEPTED))
+    service.on("GET", "/v1/status", STATUS)
+
+    code = main(["accept", "offer-k3mzqa-1"])
+
+    assert code == 0
+    assert service.last("POST").path == "/v1/offers/offer-k3mzqa-1"
+    assert capsys.readouterr().out.startswith("render-17 is reserved")
+
+
+def test_offer_that_cannot_be_kept_is_a_refusal_without_a_command_to_repeat(
+    service: Service, capsys: Capture
+) -> None:
+    service.on("POST", "/v1/offers/offer-k3mzqa-1", REFUSED)
+
+    code = main(["accept", "offer-k3mzqa-1"])
+
+    assert code == 4
+    assert "outrider accept offer-k3mzqa-1 --start" not in capsys.readouterr().out
+
+
+def test_offers_that_are_not_held_are_told_without_a_command() -> None:
+    told = [replace(each, name="") for each in REFUSED.offers]
+    decision = replace(REFUSED, offers=tuple(told), offers_until_s=None, are_offers_protected=False)
+
+    screen = refused_screen(decision, WHEN, plain_paint, "is refused", "")
+
+    assert "offers    later: 4 nodes" in screen
+    assert "outrider accept" not in screen
+    assert "may take their place" in refused_screen(
+        replace(REFUSED, are_offers_protected=False), WHEN, plain_paint, "is refused", ""
+    )

@@ -170,6 +170,7 @@ SHARES = ShareList(
     oldest_s=NOW_S - 60,
 )
 ANSWERS: Mapping[str, Answer] = {
+    "Accept": DECISION,
     "Reserve": DECISION,
     "Modify": DECISION,
     "Cancel": DETAILS,

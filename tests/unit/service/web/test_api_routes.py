@@ -310,3 +310,16 @@ def test_long_poll_that_waited_in_vain_answers_nothing_new(api: Server, front: S
 
     assert (reply.status, reply.json) == (200, {"decisions": [], "last": 5})
     assert 2 <= len(front.asked) <= 4
+
+
+def test_offer_is_accepted_by_its_name_and_without_a_body(api: Server, front: ScriptedFront) -> None:
+    front.answers["Accept"] = DECISION
+
+    reply = api.post("/v1/offers/offer-k3mzqa-1", {}, Idempotency_Key="k1")
+    misspelt = api.post("/v1/offers/render-17", {})
+
+    assert (reply.status, reply.headers["location"]) == (201, "/v1/reservations/render-17")
+    request = front.last
+    assert isinstance(request, asked.Accept)
+    assert (request.name, request.key, len(request.request_hash)) == ("offer-k3mzqa-1", "k1", 64)
+    assert misspelt.status == 422

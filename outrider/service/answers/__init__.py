@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from outrider.service.answers.leases import Offer
+
 Result = Literal["accepted", "refused"]
 
 
@@ -78,6 +80,12 @@ class Decision:
     slots: int = 0
     notes: tuple[str, ...] = ()
     """What of the workspace is not used, so that nobody relies on it."""
+    offers: tuple[Offer, ...] = ()
+    """Refused: what would be accepted instead."""
+    offers_until_s: int | None = None
+    """Until when these are held; None if they are not, or not any more for long."""
+    are_offers_protected: bool = False
+    """Whether no request of another user is accepted meanwhile that would take their place."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,21 @@
+"""What is answered about kinds of leases: offers in the place of a refusal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offer:
+    """Other terms that would be accepted, with the nodes that it would have now.
+
+    `kind` says in what they differ: later, fewer-nodes, shorter, fewer-nodes-later or
+    shorter-with-fewer-nodes. `name` is what it is accepted by; empty if it is not held.
+    """
+
+    name: str
+    kind: str
+    start_s: int
+    end_s: int
+    node_count: int
+    nodes: str
