@@ -38,6 +38,10 @@ class Reserve:
     account: str = ""
     zone: tzinfo = UTC
     """In which zone a refusal's reason names times."""
+    starts: tuple[int, ...] = ()
+    """Of one that recurs, all its starts."""
+    is_best_fit: bool = False
+    """Of one that recurs: those that can be kept are accepted, and not all or none."""
     is_plan: bool = False
     key: str = ""
     request_hash: str = ""

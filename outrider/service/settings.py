@@ -50,6 +50,8 @@ class Settings:
     """How long offers are held that were made instead of a refusal; 0: they are made and not held."""
     most_offers: int = 16
     """To so many users offers are held at once."""
+    most_occurrences: int = 128
+    """Of one reservation that recurs."""
     most_refusals: int | None = 120
     """Of one user in an hour, so many are written down; None: all."""
     most_calls: int = 64

@@ -35,6 +35,8 @@ pools until their space is wanted.
 examples:
   outrider cancel render-17
   outrider cancel render-17 render-18
+  outrider cancel render-19           all of one that recurs
+  outrider cancel render-19.3         one of them
 """
 
 
@@ -109,14 +111,18 @@ def explain(arguments: argparse.Namespace) -> None:
 def cancel(arguments: argparse.Namespace) -> None:
     from outrider.cli.asking.display.words import nodes_in_words
     from outrider.cli.connection.client import printable_line
-    from outrider.service.answers import ReservationDetails
+    from outrider.service.answers import ReservationDetails, ReservationList
 
     asking = session(arguments)
     for name in arguments.names:
         answer: Json = asking.client.delete(f"/v1/reservations/{in_path(name)}")
-        if (details := asking.shown(ReservationDetails, answer)) is None:
-            continue
-        view = details.reservation
-        times = asking.when.period(view.start_s, view.end_s)
-        told = f"{view.name} is {view.state}: {nodes_in_words(view.node_count, view.nodes)}, {times}"
-        print(printable_line(told))
+        if isinstance(answer, dict) and "reservations" in answer:
+            several = asking.shown(ReservationList, answer)
+            views = () if several is None else several.reservations
+        else:
+            details = asking.shown(ReservationDetails, answer)
+            views = () if details is None else (details.reservation,)
+        for view in views:
+            times = asking.when.period(view.start_s, view.end_s)
+            told = f"{view.name} is {view.state}: {nodes_in_words(view.node_count, view.nodes)}, {times}"
+            print(printable_line(told))

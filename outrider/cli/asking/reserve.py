@@ -24,6 +24,7 @@ _RESERVE = f"""{_FORMS}
 examples:
   outrider reserve ws.yaml --start 14:00
   outrider reserve ws.yaml --finish-by "tomorrow 08:00" --nodes 8
+  outrider reserve ws.yaml --start 09:00 --every weekdays --until 2027-02-01
   outrider reserve --image https://images.example.org/ubuntu.qcow2 --nodes 4 --start now+1hour -t 2h
 """
 _PLAN = f"""Nothing is reserved: this says what outrider reserve would be answered now.
@@ -57,6 +58,7 @@ def add(commands: Subparsers) -> None:
         wants.add_workspace_options(parser)
         wants.add_deployment_options(parser)
         parser.add_argument("--account", metavar="ACCOUNT", default="", help="the account that is charged")
+        wants.add_repetition_options(parser)
         parser.set_defaults(verb=verb)
     parser = add_asking(
         commands, "accept", accept, "accept an offer that was made in place of a refusal", _ACCEPT
@@ -116,7 +118,8 @@ def _ask(arguments: argparse.Namespace, path: str, accepted: str, refused: str) 
     asking = session(arguments)
     wish = wants.wanted(arguments)
     try:
-        answer = asking.client.post(path, wish.body(asking.zone_name, arguments.account))
+        body = wish.body(asking.zone_name, arguments.account)
+        answer = asking.client.post(path, {**body, **wants.repetition(arguments)})
     except FaultyRequestError as error:
         print_problems(error, wish.file)
         raise InputError(f"faults found: {len(error.problems)}; nothing was reserved") from error

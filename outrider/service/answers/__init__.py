@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from outrider.service.answers.leases import Offer
+from outrider.service.answers.leases import Occurrence, Offer
 
 Result = Literal["accepted", "refused"]
 
@@ -80,6 +80,8 @@ class Decision:
     slots: int = 0
     notes: tuple[str, ...] = ()
     """What of the workspace is not used, so that nobody relies on it."""
+    occurrences: tuple[Occurrence, ...] = ()
+    """Of a request that recurs; the nodes and times are those of the first, and `name` is that of all."""
     offers: tuple[Offer, ...] = ()
     """Refused: what would be accepted instead."""
     offers_until_s: int | None = None

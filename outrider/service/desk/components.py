@@ -11,6 +11,7 @@ from outrider.service.desk.jobs.manager import JobManager
 from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.leases.negotiation import Negotiation
+from outrider.service.desk.leases.recurring import RecurringAdmission
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.pool_room import PoolRooms
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
@@ -44,6 +45,7 @@ class DeskComponents:
     troubles: Troubles
     admission: ReservationAdmission
     negotiation: Negotiation
+    recurring: RecurringAdmission
     alarms: ReservationAlarms
     execution: PlanExecution
     copies: ReservationCopies
@@ -114,6 +116,7 @@ def make_components(
         troubles=troubles,
         admission=admission,
         negotiation=Negotiation(site, admission, offers),
+        recurring=RecurringAdmission(site, admission),
         alarms=alarms,
         execution=execution,
         copies=copies,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
-from outrider.service.answers import Answer, Decision, TransferList, Trouble
+from outrider.service.answers import Answer, Decision, ReservationList, TransferList, Trouble
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.reservations.admission import Doubtful, Judged, Wish, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
@@ -133,12 +133,8 @@ class RequestDispatch:
                 uid=caller.uid,
             )
         if isinstance(request, Reserve):
-            judged = (
-                admission.plan(wish, program)
-                if request.is_plan
-                else self._reserve(wish, program, is_sure=is_sure)
-            )
-            if isinstance(judged, Doubtful):
+            judged = self._judged(request, wish, program, is_sure=is_sure)
+            if not isinstance(judged, Judged):
                 return judged
             # What the site's own program would say of other terms is not known.
             is_open = program is None
@@ -155,8 +151,11 @@ class RequestDispatch:
         return answer
 
     def cancel(self, request: Cancel, caller: Caller, store_trouble: str) -> Answer:
-        """Cancel a reservation; one that is over stays as it is."""
+        """Cancel a reservation, or all of one that recurs; one that is over stays as it is."""
         views = self._parts.views
+        series = views.series(request.name)
+        if series and not store_trouble:
+            return self._cancel_series(series, caller)
         found = views.find(request.name, caller)
         if isinstance(found, Trouble):
             return found
@@ -166,17 +165,35 @@ class RequestDispatch:
             return _not_yours(found.name)
         if store_trouble:
             return Trouble(code="unavailable", message=store_trouble)
-        is_own = caller.uid == found.record.owner.uid
-        why = "cancelled by its user" if is_own else f"cancelled by {caller.user}"
-        self._parts.lifecycle.cancel(found, caller, why)
+        self._parts.lifecycle.cancel(found, caller, _canceller(found, caller))
         return views.details(found.record, caller)
 
-    def _reserve(self, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool) -> Judged | Doubtful:
-        parts = self._parts
-        judged = parts.admission.reserve(wish, program, no_doubts if is_sure else parts.rooms.doubts)
-        if isinstance(judged, Judged) and judged.rejected is None:
+    def _cancel_series(self, series: list[Live], caller: Caller) -> Answer:
+        """All occurrences that are not over."""
+        if not may_read(series[0].record, caller):
+            return _not_yours(series[0].document.series)
+        for live in series:
+            self._parts.lifecycle.cancel(live, caller, _canceller(live, caller))
+        views = tuple(self._parts.views.past(live.record, caller) for live in series)
+        return ReservationList(reservations=views, next_after=None)
+
+    def _judged(
+        self, request: Reserve, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool
+    ) -> Judged | Doubtful | Trouble:
+        parts, doubts = self._parts, no_doubts if is_sure else self._parts.rooms.doubts
+        if request.starts:
+            judged = parts.recurring.decide(request, wish, program, doubts)
+        elif request.is_plan:
+            return parts.admission.plan(wish, program)
+        else:
+            judged = parts.admission.reserve(wish, program, doubts)
+        if not isinstance(judged, Judged) or judged.decision.result != "accepted" or request.is_plan:
+            return judged
+        decision = judged.decision
+        names = [each.name for each in decision.occurrences if each.name] or [decision.name]
+        for name in names:
             # Its image may be there or on its way already; and its beginning and end are to come.
-            parts.execution.arrange(parts.site.live[judged.decision.name])
+            parts.execution.arrange(parts.site.live[name])
         return judged
 
     def _modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:
@@ -263,6 +280,11 @@ class RequestDispatch:
         )
         self.unwritten[caller.uid, request.key] = answer
         site.write(lambda promise: promise.answer(answer))
+
+
+def _canceller(live: Live, caller: Caller) -> str:
+    is_own = caller.uid == live.record.owner.uid
+    return "cancelled by its user" if is_own else f"cancelled by {caller.user}"
 
 
 def _not_yours(name: str) -> Trouble:

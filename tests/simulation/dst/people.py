@@ -202,7 +202,9 @@ class People:
         plan, reserved = self._at_once(caller, (replace(wanted, is_plan=True), self.reserve(wanted)))
         if isinstance(plan, Decision) and isinstance(reserved, Decision):
             self._trace.note("plan and reservation compared")
-            if plan != replace(reserved, name=""):
+            untold = tuple(replace(each, name="") for each in reserved.offers)
+            unheld = replace(reserved, offers=untold, offers_until_s=None, are_offers_protected=False)
+            if plan != replace(unheld, name=""):
                 raise Violation(f"a plan was answered {plan}, and the reservation {reserved}")
 
     def try_earliest(self, caller: Caller, wanted: Reserve) -> None:

@@ -33,6 +33,7 @@ def accepted_screen(decision: Decision, when: When, paint: Paint, head: str, fol
             ("ready", _ready(decision, when)),
             ("to move", _to_move(decision)),
             ("saved", _saved(decision)),
+            ("all", _occurrences(decision, when)),
             ("next", following),
         ],
         paint,
@@ -73,6 +74,25 @@ _OFFERED = {
 }
 
 
+def _occurrences(decision: Decision, when: When) -> str:
+    """Of one that recurs: how many are accepted, and which are not."""
+    found = decision.occurrences
+    kept = [each for each in found if each.result == "accepted"]
+    if not kept:
+        return ""
+    last = f", the last {when.period(kept[-1].start_s, kept[-1].end_s)}" if len(kept) > 1 else ""
+    named = f", {printable(kept[0].name)} to {printable(kept[-1].name)}" if kept[0].name else ""
+    lines = [f"{len(kept)} of {len(found)} occurrences{named}{last}"]
+    refused = [each for each in found if each.result != "accepted"]
+    lines += [
+        f"not {when.period(each.start_s, each.end_s)}: {printable(each.reason)}"
+        for each in refused[:MOST_REMEDIES]
+    ]
+    return "\n".join(
+        [*lines, *([f"and {len(refused) - MOST_REMEDIES} more"] * (len(refused) > MOST_REMEDIES))]
+    )
+
+
 def _offers(decision: Decision, when: When) -> str:
     """What would be accepted instead, each with what it is accepted by."""
     lines = []
@@ -91,7 +111,8 @@ def _offers(decision: Decision, when: When) -> str:
 
 def next_steps(decision: Decision, batch_system: str) -> str:
     """What to type next: to see it come about, and to use it."""
-    name, node_count = printable(decision.name), decision.node_count
+    first = next((each.name for each in decision.occurrences if each.name), decision.name)
+    name, node_count = printable(first), decision.node_count
     shown = f"outrider show {shlex.quote(name)}"
     form = WORKFLOWS.get(batch_system)
     if form is None:

@@ -390,7 +390,7 @@ class Config(Section):
     )
     reservations: ReservationsSection = Field(
         default_factory=all_defaults(ReservationsSection),
-        description="what is offered when one is refused",
+        description="those that recur, and offers",
     )
     limits: LimitsSection = Field(default_factory=all_defaults(LimitsSection), description="what is too much")
     administrators: AdministratorsSection = Field(
@@ -457,6 +457,7 @@ def settings_of(config: Config) -> Settings:
         most_reservations=config.limits.reservations,
         most_refusals=config.limits.refusals,
         offers_held_s=config.reservations.offers_held_s,
+        most_occurrences=config.reservations.occurrences,
         most_offers=config.reservations.offered_users,
         most_calls=config.limits.calls,
         longest_wait_s=config.jobs.longest_wait_s,

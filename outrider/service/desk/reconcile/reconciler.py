@@ -224,7 +224,7 @@ class Reconciler:
         past = site.store.reservation(name)
         if past is None:
             # A copy of the store was put back: its name is somebody's, and is not given again.
-            number = name.rpartition("-")[2]
+            number = name.rpartition("-")[2].partition(".")[0]
             if number.isascii() and number.isdecimal() and len(number) < MOST_DIGITS:
                 site.skip_numbers(int(number))
             yield f"reservation {name} is in the batch system, and nothing is known of it: {STRANGE}"

@@ -50,6 +50,8 @@ class Wish:
     document: Document
     workspace: Workspace
     zone: tzinfo
+    beside: tuple[ReservationPlan, ...] = ()
+    """What is accepted together with it, and is in the book already, but not among the reservations."""
 
     @property
     def requester(self) -> Requester:
@@ -141,7 +143,7 @@ class ReservationAdmission:
     def plan(self, wish: Wish, program: PolicyRefusal | None) -> Judged:
         """The answer that `reserve` would give now."""
         answer = self.answer(wish, program)
-        decision = replace(self._decision(wish, answer), name="")
+        decision = replace(self.decision(wish, answer), name="")
         return Judged(decision=decision, rejected=answer if isinstance(answer, Rejected) else None)
 
     def reserve(
@@ -155,23 +157,25 @@ class ReservationAdmission:
         admission = self.answer(wish, program)
         if isinstance(admission, Accepted) and (nodes := doubts(admission.plan)):
             return Doubtful(nodes=nodes)
-        decision = self._decision(wish, admission)
+        decision = self.decision(wish, admission)
         if isinstance(admission, Rejected):
             decision = replace(decision, name="")
-            self._note("reserve", wish.document.workspace, decision, wish.caller)
+            self.note("reserve", wish.document.workspace, decision, wish.caller)
             return Judged(decision=decision, rejected=admission)
         site.book.commit(admission.plan, site.now_s)
-        self._enter(wish, admission.plan)
-        self._note("reserve", decision.name, decision, wish.caller)
+        self.enter(wish, admission.plan)
+        self.note("reserve", decision.name, decision, wish.caller)
         return Judged(decision=decision)
 
-    def _note(self, kind: str, name: str, decision: Decision, caller: Caller) -> None:
+    def note(self, kind: str, name: str, decision: Decision, caller: Caller) -> None:
         """Write a decision down. Of refusals there may be too many of one user."""
         is_bound = decision.result != "accepted" and not caller.is_admin
         note = self._site.note_refusal if is_bound else self._site.note
         note(kind, name, decision.result, decision.reason, uid=caller.uid)
 
-    def answer(self, wish: Wish, program: PolicyRefusal | None) -> Accepted | Rejected:
+    def answer(
+        self, wish: Wish, program: PolicyRefusal | None, *, tells_earliest: bool = True
+    ) -> Accepted | Rejected:
         """What the core says of a wish, with all that the site's policies say. Nothing is changed."""
         site = self._site
         policy = self._policy(wish)
@@ -180,6 +184,7 @@ class ReservationAdmission:
             wish.workspace,
             site.now_s,
             policy=policy,
+            tells_earliest=tells_earliest,
             choice=self._gentlest,
             review=self._review("", wish),
         )
@@ -196,16 +201,16 @@ class ReservationAdmission:
         site = self._site
         rejected = self._assess(wish, program)
         if rejected is not None:
-            return replace(self._decision(wish, rejected), name=live.name)
+            return replace(self.decision(wish, rejected), name=live.name)
         if live.name not in site.book.entries:
             words = f"reservation {live.name} has lost its nodes: cancel it, or ask again later"
             return Trouble(code="conflict", message=words)
         if live.reservation.start_s <= site.now_s:
             return self._extend(live, wish, request)
         answer = self._renegotiate(live, wish, is_plan=True)
-        decision = replace(self._decision(wish, answer.admission), name=live.name)
+        decision = replace(self.decision(wish, answer.admission), name=live.name)
         if not request.is_plan:
-            self._note("modify", live.name, decision, wish.caller)
+            self.note("modify", live.name, decision, wish.caller)
             if isinstance(answer.admission, Accepted):
                 self.moved(live, self._renegotiate(live, wish, is_plan=False), "changed by its user")
         return decision
@@ -272,7 +277,7 @@ class ReservationAdmission:
         words = ""
         if wish.account and not wish.caller.is_admin and wish.account not in wish.caller.groups:
             words = texts.of_account(wish.caller.user, wish.account)
-        elif len(self._site.live) >= self._site.settings.most_reservations:
+        elif len(self._site.live) + len(wish.beside) >= self._site.settings.most_reservations:
             words = texts.of_full_site(len(self._site.live))
         elif program is not None:
             words = program.sentence
@@ -338,11 +343,18 @@ class ReservationAdmission:
             self.policies,
             wish.requester,
             lambda from_s, until_s: standing_of(
-                self._site, self.policies, wish.caller.uid, wish.account, from_s, until_s, without=without
+                self._site,
+                self.policies,
+                wish.caller.uid,
+                wish.account,
+                from_s,
+                until_s,
+                without=without,
+                beside=wish.beside,
             ),
         )
 
-    def _enter(self, wish: Wish, plan: ReservationPlan) -> None:
+    def enter(self, wish: Wish, plan: ReservationPlan) -> None:
         """An accepted reservation, with all that follows from it."""
         site = self._site
         kept = keep_reservation(site.book, wish.workspace.name)
@@ -362,7 +374,7 @@ class ReservationAdmission:
     def _saved_bytes(self, image: Image, plan: ReservationPlan) -> int:
         return plan.saved_transfers * image.size_bytes
 
-    def _decision(self, wish: Wish, admission: Accepted | Rejected) -> Decision:
+    def decision(self, wish: Wish, admission: Accepted | Rejected) -> Decision:
         return replies.decision(self._site, wish.document, wish.workspace, admission, wish.zone)
 
     def _extend(self, live: Live, wish: Wish, request: Modify) -> Answer:
@@ -383,7 +395,7 @@ class ReservationAdmission:
         else:
             refusal = change_end(site.book, live.name, end_s, site.now_s, is_plan=request.is_plan)
         if refusal is not None:
-            decision = self._decision(wish, Rejected(refusal=refusal))
+            decision = self.decision(wish, Rejected(refusal=refusal))
             return replace(decision, name=live.name)
         decision = replies.extended(self._site, live, end_s)
         if not request.is_plan:

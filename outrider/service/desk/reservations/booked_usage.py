@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from outrider.core.leases.admission import PlannedLease, first_refusal
 from outrider.core.reservations.admission import Review
@@ -22,8 +22,11 @@ def standing_of(
     until_s: int,
     *,
     without: Live | None,
+    beside: Sequence[ReservationPlan] = (),
 ) -> BookedUsage:
     """What a user has, and what is booked between two instants; `without` a reservation to be replaced.
+
+    `beside` is accepted with it, for the same user and account.
 
     What no rule asks about is not counted, since that takes as long as there are reservations.
     """
@@ -35,15 +38,21 @@ def standing_of(
             for live in site.live.values()
             if live is not without and live.reservation.start_s < until_s and from_s < live.reservation.end_s
         ]
-        peak_nodes = _peak(overlapping, from_s)
+        more = [
+            (plan.start_s, plan.end_s, len(plan.fits))
+            for plan in beside
+            if plan.start_s < until_s and from_s < plan.end_s
+        ]
+        peak_nodes = _peak([*map(_stretch, overlapping), *more], from_s)
         of_account = [live for live in overlapping if live.record.owner.account == account]
-        peak_nodes_of_account = _peak(of_account, from_s)
+        peak_nodes_of_account = _peak([*map(_stretch, of_account), *more], from_s)
     return BookedUsage(
         machine_nodes=len(site.book.timeline.nodes),
         peak_nodes=peak_nodes,
         peak_nodes_of_account=peak_nodes_of_account,
-        reservations=len(own),
-        node_seconds=sum(_node_seconds(live, site.now_s) for live in own),
+        reservations=len(own) + len(beside),
+        node_seconds=sum(_node_seconds(live, site.now_s) for live in own)
+        + sum(len(plan.fits) * (plan.end_s - plan.start_s) for plan in beside),
     )
 
 
@@ -91,13 +100,17 @@ def _is_shared(policies: Policies) -> bool:
     )
 
 
-def _peak(overlapping: list[Live], from_s: int) -> int:
+def _stretch(live: Live) -> tuple[int, int, int]:
+    """From when until when a reservation has how many nodes."""
+    return live.reservation.start_s, live.reservation.end_s, len(live.nodes)
+
+
+def _peak(overlapping: Iterable[tuple[int, int, int]], from_s: int) -> int:
     """The most nodes that are reserved at any instant from `from_s` on."""
     changes: list[tuple[int, int]] = []
-    for live in overlapping:
-        nodes = len(live.nodes)
-        changes.append((max(live.reservation.start_s, from_s), nodes))
-        changes.append((live.reservation.end_s, -nodes))
+    for start_s, end_s, nodes in overlapping:
+        changes.append((max(start_s, from_s), nodes))
+        changes.append((end_s, -nodes))
     changes.sort()
     peak = held = 0
     for _, nodes in changes:

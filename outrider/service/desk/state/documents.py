@@ -31,6 +31,9 @@ class Document:
     readers: Readers | None
     file: str
     """The workspace as its user wrote it down, as JSON."""
+    series: str = ""
+    """Of one that recurs, what all its occurrences are called together."""
+    occurrence: int = 0
 
     @property
     def is_private(self) -> bool:

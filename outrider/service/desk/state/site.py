@@ -149,6 +149,7 @@ class Site:
         self.counts: Counter[State] = Counter()
         """How many reservations that are not over are in each state."""
         self.holding = UserUsage()
+        self._series_count = 0
         self._next_start_s: int | None = None
         self._is_next_known = False
         self.moving: dict[int, Moving] = {}
@@ -207,6 +208,7 @@ class Site:
     def leave(self, live: Live) -> None:
         """It is over."""
         del self.live[live.name]
+        self._series_count -= bool(live.document.series)
         self.stirred.add(live.name)
         self.counts[live.record.state] -= 1
         self._forget_start(live.reservation)
@@ -226,6 +228,7 @@ class Site:
 
     def _enter(self, live: Live) -> None:
         self.live[live.name] = live
+        self._series_count += bool(live.document.series)
         self.counts[live.record.state] += 1
         self._note_start(live.reservation)
         self._hold(live, live.reservation)
@@ -239,6 +242,11 @@ class Site:
             image_bytes=live.document.size_bytes,
             times=times,
         )
+
+    @property
+    def has_series(self) -> bool:
+        """Whether any reservation here recurs: to look for one takes as long as there are reservations."""
+        return self._series_count > 0
 
     @property
     def has_promises(self) -> bool:

@@ -65,7 +65,18 @@ class WorkspaceBody(Body):
 
 
 class ReserveBody(WorkspaceBody):
-    """A reservation that is wanted."""
+    """A reservation that is wanted, once or again and again."""
+
+    every: str = Field(
+        "", max_length=100, pattern=_LINE, description="how often: daily, weekdays, weekly, or a duration"
+    )
+    until: str = Field(
+        "",
+        max_length=64,
+        pattern=_LINE,
+        description="with every: the last date, or the last instant, of a start",
+    )
+    best_fit: bool = Field(False, description="with every: take those that can be kept, and not all or none")
 
 
 class ChangeBody(Body):

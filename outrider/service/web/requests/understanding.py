@@ -16,13 +16,14 @@ from pydantic import BaseModel
 from outrider.metadata.errors import FaultyFileError, TextError
 from outrider.metadata.notation.durations import parse_duration
 from outrider.metadata.notation.hostlists import expand
+from outrider.metadata.notation.repetition import starts
 from outrider.metadata.notation.times import parse_instant
 from outrider.metadata.notation.zones import user_zone
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import WorkspaceFile, parse_workspace
 from outrider.service.requests import MOST_LISTED, Modify
 from outrider.service.web.errors import ErrorProblem, RefusedRequest, of_faulty_file, refused
-from outrider.service.web.requests.bodies import ChangeBody, SubmitBody, WorkspaceBody
+from outrider.service.web.requests.bodies import ChangeBody, ReserveBody, SubmitBody, WorkspaceBody
 
 Value = TypeVar("Value")
 
@@ -52,6 +53,25 @@ def understand_reservation(body: WorkspaceBody, now_s: int) -> WorkspaceFile:
         )
         raise _fault("deployment.start", words)
     return workspace
+
+
+def understand_starts(body: ReserveBody, workspace: WorkspaceFile, now_s: int) -> tuple[int, ...]:
+    """All starts of a reservation that recurs; none of one that does not."""
+    if not body.every:
+        if body.until or body.best_fit:
+            raise _fault("every", "until and best_fit are for what recurs: say how often, or leave them out")
+        return ()
+    deployment = workspace.deployment
+    assert deployment is not None
+    if not body.until:
+        raise _fault("until", "what recurs has to end: say until when, like 2027-02-01")
+    if deployment.start_s is None or deployment.finish_by_s is not None:
+        raise _fault("every", "what recurs has a start, and no finish_by: give the first start")
+    first_s, duration_s, zone = deployment.start_s, deployment.duration_s, understand_zone(body.zone)
+    try:
+        return starts(body.every, body.until, first_s=first_s, duration_s=duration_s, now_s=now_s, zone=zone)
+    except TextError as error:
+        raise _fault("every", str(error)) from error
 
 
 def understand_job(body: SubmitBody, now_s: int) -> WorkspaceFile:

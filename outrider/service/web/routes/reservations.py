@@ -120,9 +120,9 @@ def _add_changing(routes: APIRouter, asker: Asker) -> None:
         )
         return answered(await asker.ask(caller, request, Decision))
 
-    @routes.delete("/reservations/{name}", response_model=ReservationDetails)
+    @routes.delete("/reservations/{name}", response_model=ReservationDetails | ReservationList)
     async def cancel(name: ReservationName, caller: By, key: Key = "") -> Response:
-        """Give a reservation up."""
+        """Give a reservation up, or all of one that recurs."""
         hashed = hash_of("DELETE", f"/v1/reservations/{name}", None)
         request = Cancel(name=name, key=key, request_hash=hashed)
-        return answered(await asker.ask(caller, request, ReservationDetails))
+        return answered(await asker.ask(caller, request, (ReservationDetails, ReservationList)))

@@ -226,3 +226,16 @@ def test_text_of_others_cannot_forge_a_line(service: Service, capsys: Capture) -
     assert "\x1b" not in text
     assert "\r" not in text
     assert not any(line.startswith("render-18") for line in text.splitlines())
+
+
+def test_all_of_one_that_recurs_are_cancelled_and_told_one_by_one(service: Service, capsys: Capture) -> None:
+    gone = [replace(VIEW, name=f"render-17.{number}", state="cancelled") for number in (1, 2)]
+    service.on(
+        "DELETE", "/v1/reservations/render-17", ReservationList(reservations=tuple(gone), next_after=None)
+    )
+
+    assert main(["cancel", "render-17"]) == 0
+    assert [line.partition(":")[0] for line in shown(capsys)] == [
+        "render-17.1 is cancelled",
+        "render-17.2 is cancelled",
+    ]

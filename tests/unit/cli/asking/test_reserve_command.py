@@ -24,6 +24,7 @@ from outrider.cli.output import plain
 from outrider.metadata import yamlfile
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import parse_workspace
+from outrider.service.answers.leases import Occurrence
 from tests.unit.cli.canned import Asked, Reply, Service
 from tests.unit.cli.samples import ACCEPTED, NOW_S, REFUSED, STATUS
 
@@ -399,3 +400,27 @@ def test_offers_that_are_not_held_are_told_without_a_command() -> None:
     assert "may take their place" in refused_screen(
         replace(REFUSED, are_offers_protected=False), WHEN, plain_paint, "is refused", ""
     )
+
+
+def test_what_recurs_is_sent_as_it_was_typed_and_shown_with_what_was_not_accepted(
+    service: Service, file: str, capsys: Capture
+) -> None:
+    several = tuple(
+        Occurrence(
+            name="" if number == 2 else f"render-17.{number}", number=number,
+            result="refused" if number == 2 else "accepted", start_s=NOW_S + number * 86_400,
+            end_s=NOW_S + number * 86_400 + 3600, nodes="n[1-4]",
+            reason="0 of 4 nodes are free" if number == 2 else "",
+        )
+        for number in (1, 2, 3)
+    )  # fmt: skip
+    service.on("POST", "/v1/reservations", Reply(status=201, value=replace(ACCEPTED, occurrences=several)))
+
+    code = main(["reserve", file, "--every", "daily", "--until", "2030-04-01", "--best-fit"])
+
+    sent, shown = body(service.last("POST")), capsys.readouterr().out
+    assert code == 0
+    assert (sent["every"], sent["until"], sent["best_fit"]) == ("daily", "2030-04-01", True)
+    assert "2 of 3 occurrences, render-17.1 to render-17.3, the last from 2030-04-01 14:05" in shown
+    assert "not from 2030-03-31 14:05 to 15:05 (1 h): 0 of 4 nodes are free" in shown
+    assert "outrider show render-17.1" in shown
