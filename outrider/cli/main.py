@@ -29,7 +29,7 @@ MODULES = {
     "asking.watch": ("watch",),
     "asking.top": ("top",),
     "asking.timeline": ("timeline",),
-    "asking.listing": ("status", "nodes", "images", "transfers"),
+    "asking.listing": ("status", "nodes", "images", "transfers", "report"),
     "asking.submit": ("submit",),
     "asking.configuration": ("config",),
     "asking.administration": ("policies", "reconcile", "backup", "restore"),

@@ -10,6 +10,7 @@ from datetime import UTC, tzinfo
 
 from outrider.metadata.workspace import WorkspaceFile
 from outrider.service.ports import FoundImage
+from outrider.store.records import Payer
 
 MOST_LISTED = 1_000
 
@@ -23,6 +24,8 @@ class Caller:
     gids: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()
     is_admin: bool = False
+    group: str = ""
+    """The primary one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +46,10 @@ class Reserve:
     is_best_fit: bool = False
     """Of one that recurs: those that can be kept are accepted, and not all or none."""
     is_plan: bool = False
+    most_price: int | None = None
+    """What is paid at most, in thousandths; None: whatever it costs."""
+    offered_price: int | None = None
+    """Of an offer that is accepted: what it was offered for."""
     key: str = ""
     request_hash: str = ""
 
@@ -184,6 +191,16 @@ class Explain:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """What was charged and what was refused within [from_s, until_s), added up. Users are told their own."""
+
+    by: Payer = "user"
+    from_s: int = 0
+    until_s: int | None = None
+    """None: until now."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShowStatus:
     pass
 
@@ -219,6 +236,7 @@ Request = (
     | ShowJob
     | AskStart
     | Explain
+    | Report
     | ShowStatus
     | ListDecisions
     | Reconcile

@@ -58,6 +58,9 @@ def add(commands: Subparsers) -> None:
         wants.add_workspace_options(parser)
         wants.add_deployment_options(parser)
         parser.add_argument("--account", metavar="ACCOUNT", default="", help="the account that is charged")
+        parser.add_argument(
+            "--max-price", metavar="AMOUNT", help="what it may cost at most, if the site has prices"
+        )
         wants.add_repetition_options(parser)
         parser.set_defaults(verb=verb)
     parser = add_asking(
@@ -119,7 +122,7 @@ def _ask(arguments: argparse.Namespace, path: str, accepted: str, refused: str) 
     wish = wants.wanted(arguments)
     try:
         body = wish.body(asking.zone_name, arguments.account)
-        answer = asking.client.post(path, {**body, **wants.repetition(arguments)})
+        answer = asking.client.post(path, {**body, **wants.beyond(arguments)})
     except FaultyRequestError as error:
         print_problems(error, wish.file)
         raise InputError(f"faults found: {len(error.problems)}; nothing was reserved") from error

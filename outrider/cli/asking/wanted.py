@@ -88,10 +88,10 @@ def add_repetition_options(parser: Parser) -> None:
     parser.set_defaults(best_fit=False)
 
 
-def repetition(arguments: argparse.Namespace) -> dict[str, Json]:
-    """What is sent of these options: nothing of what is not given."""
+def beyond(arguments: argparse.Namespace) -> dict[str, Json]:
+    """What is sent of options that are no keys of a deployment: nothing of what is not given."""
     given: dict[str, Json] = {
-        key: text for key in ("every", "until") if (text := getattr(arguments, key)) is not None
+        key: text for key in ("every", "until", "max_price") if (text := getattr(arguments, key)) is not None
     }
     return {**given, "best_fit": True} if arguments.best_fit else given
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from outrider.service.answers.leases import Occurrence, Offer
+from outrider.service.answers.leases import Occurrence, Offer, Report
 
 Result = Literal["accepted", "refused"]
 
@@ -80,6 +80,8 @@ class Decision:
     slots: int = 0
     notes: tuple[str, ...] = ()
     """What of the workspace is not used, so that nobody relies on it."""
+    price: int | None = None
+    """What it costs, or what a refused one would, in thousandths; None where nothing has a price."""
     occurrences: tuple[Occurrence, ...] = ()
     """Of a request that recurs; the nodes and times are those of the first, and `name` is that of all."""
     offers: tuple[Offer, ...] = ()
@@ -123,6 +125,10 @@ class Receipt:
     saved_bytes: int
     sources: tuple[str, ...]
     words: str
+    price: int | None = None
+    """What was agreed, in thousandths of the site's unit of money; None where nothing has a price."""
+    charged: int | None = None
+    """What of that is charged: nothing if it was not met, or given up before its start."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -176,6 +182,7 @@ class ReservationDetails:
     environment: str = ""
     """The parallel environment with which a job has all of its nodes, if it asks for `slots` of it."""
     slots: int = 0
+    price: int | None = None
     key: str = ""
     """What the batch system calls it, if that is not its name: a number, by which jobs name it."""
 
@@ -472,6 +479,7 @@ Answer = (
     | Timeline
     | Status
     | DecisionList
+    | Report
     | Reconciled
     | Handover
     | Trouble

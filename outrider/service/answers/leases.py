@@ -1,4 +1,4 @@
-"""What is answered about kinds of leases: offers in the place of a refusal, occurrences of what recurs."""
+"""What is answered about kinds of leases: offers in the place of a refusal, what recurs, prices."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class Offer:
     end_s: int
     node_count: int
     nodes: str
+    price: int | None = None
+    """In thousandths of the site's unit of money; None where nothing has a price."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,3 +35,35 @@ class Occurrence:
     end_s: int
     nodes: str
     reason: str
+    price: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReportLine:
+    """One payer's sums. Amounts are thousandths of the site's unit of money.
+
+    `charged` is for reservations that are over, `booked` what those cost that are not. Lost is what refused
+    requests would have cost: to refusals of the site, or to their price.
+    """
+
+    payer: str
+    reservations: int
+    node_seconds: int
+    charged: int
+    booked_reservations: int
+    booked: int
+    refused: int
+    lost_to_refusals: int
+    too_dear: int
+    lost_to_price: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """What was charged to whom. `is_of_all`: of all users, as administrators see it."""
+
+    by: Literal["user", "account", "group"]
+    from_s: int
+    until_s: int
+    is_of_all: bool
+    lines: tuple[ReportLine, ...]

@@ -30,6 +30,7 @@ from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.desk.views.images import ImageViews
 from outrider.service.desk.views.jobs import JobViews
+from outrider.service.desk.views.report import ReportViews
 from outrider.service.desk.views.reservations import ReservationViews
 from outrider.service.desk.views.site import SiteViews
 from outrider.service.desk.views.transfers import TransferViews
@@ -60,6 +61,7 @@ class DeskComponents:
     transfer_views: TransferViews
     views: ReservationViews
     site_views: SiteViews
+    report_views: ReportViews
     image_views: ImageViews
     rooms: PoolRooms
 
@@ -130,6 +132,7 @@ def make_components(
         job_views=JobViews(site, node_orders, jobs),
         transfer_views=TransferViews(site, node_orders, best_effort, jobs),
         views=ReservationViews(site, node_orders),
+        report_views=ReportViews(site),
         site_views=SiteViews(site, node_orders),
         image_views=ImageViews(site, node_orders, jobs),
         rooms=PoolRooms(site, node_orders, troubles, log),

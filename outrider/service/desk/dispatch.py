@@ -33,6 +33,7 @@ from outrider.service.requests import (
     ListTransfers,
     Modify,
     Recall,
+    Report,
     Request,
     Reserve,
     Show,
@@ -76,6 +77,8 @@ class RequestDispatch:
             return self._transfers(request, caller)
         if isinstance(request, ShowTimeline):
             return site_views.timeline(request)
+        if isinstance(request, Report):
+            return self._parts.report_views.report(request, caller)
         if isinstance(request, Recall):
             return self.recall(request, caller)
         if isinstance(request, ListJobs):

@@ -17,6 +17,7 @@ from outrider.service.web.errors import ErrorProblem, of_trouble, refused
 from outrider.service.web.limits import Crew, Limits
 from outrider.service.web.requests.bodies import ReserveBody
 from outrider.service.web.requests.understanding import (
+    understand_price,
     understand_reservation,
     understand_starts,
     understand_zone,
@@ -92,6 +93,7 @@ class Asker:
             account=body.account,
             zone=understand_zone(body.zone),
             starts=starts,
+            most_price=understand_price(body.max_price),
             is_best_fit=body.best_fit,
         )
 

@@ -8,7 +8,14 @@ from cachemgr.base.sizes import in_words
 from cachemgr.base.tables import printable
 from cachemgr.base.times import span_in_words
 from outrider.cli.asking.display.terminal import Paint, facts
-from outrider.cli.asking.display.words import When, image_name, nodes_in_words, short, slack_in_words
+from outrider.cli.asking.display.words import (
+    When,
+    image_name,
+    money,
+    nodes_in_words,
+    short,
+    slack_in_words,
+)
 from outrider.service.answers import Decision, ImageView
 
 WORKFLOWS = {
@@ -34,6 +41,7 @@ def accepted_screen(decision: Decision, when: When, paint: Paint, head: str, fol
             ("to move", _to_move(decision)),
             ("saved", _saved(decision)),
             ("all", _occurrences(decision, when)),
+            ("price", "" if decision.price is None else money(decision.price)),
             ("next", following),
         ],
         paint,
@@ -100,7 +108,8 @@ def _offers(decision: Decision, when: When) -> str:
         name = f"{printable(each.name)}  " if each.name else ""
         kind = printable(_OFFERED.get(each.kind, each.kind))
         nodes = nodes_in_words(each.node_count, printable(each.nodes))
-        lines.append(f"{name}{kind}: {nodes}, {when.period(each.start_s, each.end_s)}")
+        price = "" if each.price is None else f", for {money(each.price)}"
+        lines.append(f"{name}{kind}: {nodes}, {when.period(each.start_s, each.end_s)}{price}")
     until_s = decision.offers_until_s
     if lines and until_s is not None:
         held = f"until {when.clock(until_s)} ({when.distance(until_s)})"

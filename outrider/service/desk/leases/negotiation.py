@@ -56,7 +56,10 @@ class Negotiation:
         )
         held = Held()
         if not request.is_plan:
-            terms = [(each, _with_terms(request, each.workspace)) for each in found]
+            terms = [
+                (each, replace(_with_terms(request, each.workspace), offered_price=self._price(each)))
+                for each in found
+            ]
             held = self._offers.hold(wish.caller, terms, self._site.now_s, self._serial())
         names = held.names or ("",) * len(found)
         return replace(
@@ -68,8 +71,7 @@ class Negotiation:
 
     def _serial(self) -> int:
         """The number of the last decision on the disk: the refusal that is decided now gets a later one."""
-        last = self._site.store.decisions(most=1)
-        return last[0].number if last else 0
+        return self._site.store.last_decision()
 
     def _ask(self, wish: Wish, workspace: Workspace) -> Accepted | Rejected:
         """What other terms would be answered. The site's own program is asked when they are accepted."""
@@ -84,7 +86,11 @@ class Negotiation:
             end_s=found.plan.end_s,
             node_count=len(found.plan.fits),
             nodes=fold(nodes[chosen.node].name for chosen in found.plan.fits),
+            price=self._price(found),
         )
+
+    def _price(self, found: Alternative) -> int | None:
+        return self._admission.prices.of_plan(self._admission.policies, found.plan)
 
 
 def _with_terms(request: Reserve, workspace: Workspace) -> Reserve:

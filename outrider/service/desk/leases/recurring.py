@@ -59,6 +59,8 @@ class RecurringAdmission:
         doubtful = {} if request.is_plan else _doubtful(plans, doubts)
         is_accepted = len(plans) == len(request.starts) or (request.is_best_fit and bool(plans))
         decision = self._decision(request, wish, tried, is_accepted=is_accepted)
+        if not is_accepted and not request.is_plan and not doubtful:
+            self._admission.lose(wish, decision)
         if doubtful or request.is_plan or not is_accepted:
             trial.undo()
         if doubtful:
@@ -100,13 +102,22 @@ class RecurringAdmission:
         decision = self._admission.decision(_wish_of(wish, shown), shown.answer)
         occurrences = tuple(self._occurrence(each, wish.zone) for each in tried)
         if is_accepted:
-            return replace(decision, name=wish.workspace.name, occurrences=occurrences)
+            prices = [each.price for each in occurrences if each.price is not None]
+            price = sum(prices) if prices else None
+            return replace(decision, name=wish.workspace.name, price=price, occurrences=occurrences)
         start = format_instant(request.starts[shown.number - 1], zone=wish.zone)
         reason = f"occurrence {shown.number} of {len(request.starts)}, {start}: {decision.reason}"
         remedy = "take those that can be kept, with --best-fit"
         remedies = decision.remedies if request.is_best_fit else (*decision.remedies, remedy)
         refused = tuple(each for each in occurrences if each.result == "refused")
         return replace(decision, name="", reason=reason, remedies=remedies, occurrences=refused)
+
+    def _price(self, tried: _Tried) -> int | None:
+        if isinstance(tried.answer, Rejected):
+            return None
+        # Those that are accepted later are in the book by now: the price is that without this one.
+        prices, policies = self._admission.prices, self._admission.policies
+        return prices.of_plan(policies, tried.answer.plan, tried.workspace.name)
 
     def _occurrence(self, tried: _Tried, zone: tzinfo) -> Occurrence:
         workspace, answer = tried.workspace, tried.answer
@@ -123,6 +134,7 @@ class RecurringAdmission:
             if isinstance(answer, Accepted)
             else "",
             reason="" if isinstance(answer, Accepted) else reason_of(answer.refusal, zone),
+            price=self._price(tried),
         )
 
 

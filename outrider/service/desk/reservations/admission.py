@@ -29,6 +29,8 @@ from outrider.service.desk.batch.reservation_effects import reserve_effect
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.reservations import decision as replies
 from outrider.service.desk.reservations.booked_usage import review_of, standing_of
+from outrider.service.desk.reservations.prices import TOO_DEAR, Prices, entry_of_refusal
+from outrider.service.desk.reservations.prices import objection as too_dear
 from outrider.service.desk.state.documents import Document, Record, document_of, stem_of
 from outrider.service.desk.state.node_list import parts, whole
 from outrider.service.desk.state.offers import HeldOffers
@@ -50,6 +52,9 @@ class Wish:
     document: Document
     workspace: Workspace
     zone: tzinfo
+    most_price: int | None = None
+    offered_price: int | None = None
+    """What it was offered for, if it is an offer that is accepted."""
     beside: tuple[ReservationPlan, ...] = ()
     """What is accepted together with it, and is in the book already, but not among the reservations."""
 
@@ -89,6 +94,7 @@ class ReservationAdmission:
     ) -> None:
         self._site = site
         self._offers = offers
+        self.prices = Prices(site)
         self._preemptible = preemptible
         self.policies = policies
 
@@ -109,7 +115,13 @@ class ReservationAdmission:
                 "or submit it as best effort",
             )
         return Wish(
-            caller=caller, account=request.account, document=document, workspace=workspace, zone=request.zone
+            caller=caller,
+            account=request.account,
+            document=document,
+            workspace=workspace,
+            zone=request.zone,
+            most_price=request.most_price,
+            offered_price=request.offered_price,
         )
 
     def changed(self, live: Live, request: Modify, caller: Caller) -> Wish | Trouble:
@@ -160,12 +172,25 @@ class ReservationAdmission:
         decision = self.decision(wish, admission)
         if isinstance(admission, Rejected):
             decision = replace(decision, name="")
+            self.lose(wish, decision)
             self.note("reserve", wish.document.workspace, decision, wish.caller)
             return Judged(decision=decision, rejected=admission)
         site.book.commit(admission.plan, site.now_s)
         self.enter(wish, admission.plan)
         self.note("reserve", decision.name, decision, wish.caller)
         return Judged(decision=decision)
+
+    def lose(self, wish: Wish, decision: Decision) -> None:
+        """Write down what nobody pays because a request is refused."""
+        site, caller = self._site, wish.caller
+        if decision.price is None or (site.refusals.is_full(caller.uid) and not caller.is_admin):
+            return
+        is_too_dear = decision.reason.startswith(TOO_DEAR)
+        entry = entry_of_refusal(
+            caller, wish.account, wish.document, wish.workspace, decision.price, site.now_s,
+            is_too_dear=is_too_dear,
+        )  # fmt: skip
+        site.write(lambda promise: promise.enter(entry))
 
     def note(self, kind: str, name: str, decision: Decision, caller: Caller) -> None:
         """Write a decision down. Of refusals there may be too many of one user."""
@@ -213,6 +238,7 @@ class ReservationAdmission:
             self.note("modify", live.name, decision, wish.caller)
             if isinstance(answer.admission, Accepted):
                 self.moved(live, self._renegotiate(live, wish, is_plan=False), "changed by its user")
+                self._site.change(live, receipt=replace(live.kept, price=decision.price))
         return decision
 
     def _renegotiate(self, live: Live, wish: Wish, *, is_plan: bool) -> Renegotiated:
@@ -228,9 +254,18 @@ class ReservationAdmission:
         site, policies = self._site, review_of(self._site, self.policies, without)
 
         def review(plan: ReservationPlan) -> str:
-            return policies(plan) or self._offers.objection(plan, wish.caller.uid, site.now_s)
+            words = policies(plan) or self._offers.objection(plan, wish.caller.uid, site.now_s)
+            if words or wish.most_price is None:
+                return words
+            return too_dear(self.price(wish, plan, without), wish.most_price)
 
         return review
+
+    def price(self, wish: Wish, plan: ReservationPlan, without: str = "") -> int | None:
+        """What a plan costs; what was offered is kept to."""
+        if wish.offered_price is not None:
+            return wish.offered_price
+        return self.prices.of_plan(self.policies, plan, without)
 
     def moved(self, live: Live, renegotiated: Renegotiated, why: str) -> None:
         """A reservation has got other nodes or times: write that down, and tell the batch system."""
@@ -359,8 +394,12 @@ class ReservationAdmission:
         site = self._site
         kept = keep_reservation(site.book, wish.workspace.name)
         owner = ReservationOwner(uid=wish.caller.uid, user=wish.caller.user, account=wish.account)
-        record = Record(saved_bytes=self._saved_bytes(wish.document.image, plan))
+        saved = self._saved_bytes(wish.document.image, plan)
+        record = Record(saved_bytes=saved, price=self.price(wish, plan, wish.workspace.name))
         live = site.accept(kept, owner, wish.document, record)
+        if record.price is not None:
+            # What was agreed has to be known after a restart; how the promise is kept is found out again.
+            site.change(live, receipt=record)
         self._touch(plan)
         self.confirm(live)
 
@@ -375,7 +414,12 @@ class ReservationAdmission:
         return plan.saved_transfers * image.size_bytes
 
     def decision(self, wish: Wish, admission: Accepted | Rejected) -> Decision:
-        return replies.decision(self._site, wish.document, wish.workspace, admission, wish.zone)
+        decision = replies.decision(self._site, wish.document, wish.workspace, admission, wish.zone)
+        if isinstance(admission, Accepted):
+            price = self.price(wish, admission.plan, wish.workspace.name)
+        else:
+            price = self.prices.of_request(self.policies, wish.workspace)
+        return replace(decision, price=price)
 
     def _extend(self, live: Live, wish: Wish, request: Modify) -> Answer:
         """Another end for a reservation that has begun."""
@@ -397,9 +441,12 @@ class ReservationAdmission:
         if refusal is not None:
             decision = self.decision(wish, Rejected(refusal=refusal))
             return replace(decision, name=live.name)
-        decision = replies.extended(self._site, live, end_s)
+        price = self.prices.of_more(self.policies, live, end_s)
+        decision = replace(replies.extended(self._site, live, end_s), price=price)
         if not request.is_plan:
-            site.change(live, kept=keep_reservation(site.book, live.name), why="changed by its user")
+            receipt = replace(live.kept, price=price)
+            kept = keep_reservation(site.book, live.name)
+            site.change(live, kept=kept, why="changed by its user", receipt=receipt)
             site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)
             self.confirm(live)
         return decision

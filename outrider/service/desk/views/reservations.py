@@ -136,6 +136,7 @@ class ReservationViews:
             transfers=self._progress.transfers_of(found),
             odds_percent=self._odds(found),
             receipt=None,
+            price=found.kept.price if may_read(found.record, caller) else None,
             key=found.key,
             **whole_nodes(self._site, found.nodes),
         )
@@ -233,6 +234,8 @@ def receipt_of(record: ReservationRecord, document: Document) -> Receipt:
         saved_bytes=kept.saved_bytes,
         sources=kept.sources,
         words=kept.words,
+        price=kept.price,
+        charged=kept.charged,
     )
 
 

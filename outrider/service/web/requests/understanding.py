@@ -21,9 +21,15 @@ from outrider.metadata.notation.times import parse_instant
 from outrider.metadata.notation.zones import user_zone
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import WorkspaceFile, parse_workspace
-from outrider.service.requests import MOST_LISTED, Modify
+from outrider.service.requests import MOST_LISTED, Modify, Report
 from outrider.service.web.errors import ErrorProblem, RefusedRequest, of_faulty_file, refused
-from outrider.service.web.requests.bodies import ChangeBody, ReserveBody, SubmitBody, WorkspaceBody
+from outrider.service.web.requests.bodies import (
+    ChangeBody,
+    ReportQuery,
+    ReserveBody,
+    SubmitBody,
+    WorkspaceBody,
+)
 
 Value = TypeVar("Value")
 
@@ -72,6 +78,27 @@ def understand_starts(body: ReserveBody, workspace: WorkspaceFile, now_s: int) -
         return starts(body.every, body.until, first_s=first_s, duration_s=duration_s, now_s=now_s, zone=zone)
     except TextError as error:
         raise _fault("every", str(error)) from error
+
+
+def understand_price(text: str) -> int | None:
+    """Thousandths; None if nothing is said."""
+    if not text:
+        return None
+    whole, _, part = text.partition(".")
+    return int(whole) * 1000 + int(part.ljust(3, "0"))
+
+
+def understand_report(query: ReportQuery, now_s: int) -> Report:
+    zone = understand_zone(query.zone)
+
+    def instant(key: str, text: str) -> int:
+        return _read(key, lambda given: parse_instant(given, now_s=now_s, zone=zone), text)
+
+    return Report(
+        by=query.by,
+        from_s=instant("since", query.since) if query.since else 0,
+        until_s=instant("until", query.until) if query.until else None,
+    )
 
 
 def understand_job(body: SubmitBody, now_s: int) -> WorkspaceFile:

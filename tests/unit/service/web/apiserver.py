@@ -40,6 +40,7 @@ from outrider.service.answers import (
     Trouble,
     Verdict,
 )
+from outrider.service.answers.leases import Report, ReportLine
 from outrider.service.front import (
     Administrators,
     BackedUp,
@@ -186,6 +187,26 @@ ANSWERS: Mapping[str, Answer] = {
     "Explain": Explanation(name="render-17", sentences=("Because.",), decisions=(LINE,)),
     "ShowStatus": STATUS,
     "ListDecisions": DecisionList(decisions=(LINE,), last=5),
+    "Report": Report(
+        by="user",
+        from_s=0,
+        until_s=NOW_S,
+        is_of_all=False,
+        lines=(
+            ReportLine(
+                payer="ada",
+                reservations=2,
+                node_seconds=7200,
+                charged=2000,
+                booked_reservations=1,
+                booked=500,
+                refused=1,
+                lost_to_refusals=900,
+                too_dear=0,
+                lost_to_price=0,
+            ),
+        ),
+    ),
     "Reconcile": Reconciled(findings=()),
 }
 WORKSPACE = f"""version: 1

@@ -67,9 +67,7 @@ def test_where_nothing_is_accepted_nothing_is(tmp_path: Path) -> None:
     assert (answer.result, answer.cause) == ("refused", "policy")
 
 
-@pytest.mark.parametrize(
-    "key", ["most_slowdown: 300", "preemption: {}", "nodes: [{by: packing}]", "pricing: {rate: 1}"]
-)
+@pytest.mark.parametrize("key", ["most_slowdown: 300", "preemption: {}", "nodes: [{by: packing}]"])
 def test_what_simulations_alone_follow_is_refused_and_not_ignored(tmp_path: Path, key: str) -> None:
     path = tmp_path / "policies.yaml"
     path.write_text(f"version: 1\nrules: [{{name: all}}]\nleases: {{{key}}}\n")
