@@ -150,7 +150,6 @@ class LeasesSection(Section):
 def unsupported_by_service(section: LeasesSection) -> list[str]:
     """The keys that are given and that so far simulations alone follow."""
     given = {
-        "most_slowdown": section.most_slowdown_percent is not None,
         "preemption": section.preemption is not None,
         "nodes": bool(section.nodes),
     }

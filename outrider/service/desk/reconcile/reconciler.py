@@ -73,6 +73,7 @@ class Reconciler:
     def seen(self, sight: Sight, asked: tuple[str, ...]) -> tuple[str, ...]:
         """Take in a look at the batch system; what was found to differ, in words. `asked` are the nodes
         whose daemons were asked for with it."""
+        self._site.seen_jobs = sight.jobs
         silent = self._watch.silent()
         self._watch.looked(asked, sight.silent)
         self._judge(name for name in (*silent, *asked))

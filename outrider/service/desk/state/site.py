@@ -17,6 +17,7 @@ from outrider.core.model import Node, Reservation, Transfer
 from outrider.core.reservations.book import Book, Shipping, Terms
 from outrider.core.restart.restore import Lost
 from outrider.core.restart.snapshot import KeptReservation, KeptTransfer, keep_done, keep_transfers
+from outrider.rms.base import RmsJob
 from outrider.service.desk.state.documents import (
     Document,
     Record,
@@ -149,6 +150,8 @@ class Site:
         self.counts: Counter[State] = Counter()
         """How many reservations that are not over are in each state."""
         self.holding = UserUsage()
+        self.seen_jobs: tuple[RmsJob, ...] = ()
+        """All jobs, as the batch system showed them last."""
         self._series_count = 0
         self._next_start_s: int | None = None
         self._is_next_known = False
