@@ -133,6 +133,20 @@ class ListReservations:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ListLeases:
+    """Leases of every kind that are not over, and one's own offers."""
+
+    kind: str | None = None
+    user: str | None = None
+    most: int = MOST_LISTED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShowLease:
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ListImages:
     most: int = MOST_LISTED
 
@@ -228,6 +242,8 @@ Request = (
     | Cancel
     | Show
     | ListReservations
+    | ListLeases
+    | ShowLease
     | ListImages
     | ListNodes
     | ListTransfers

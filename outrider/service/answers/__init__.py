@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from outrider.service.answers.leases import Occurrence, Offer, Report
+from outrider.service.answers.leases import LeaseList, LeaseView, Occurrence, Offer, Report
 
 Result = Literal["accepted", "refused"]
 
@@ -260,6 +260,14 @@ class ReservationList:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LeaseDetails:
+    """A lease with the reservations that it consists of and that are not over; an offer has none."""
+
+    lease: LeaseView
+    reservations: tuple[ReservationView, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ImageOnNodes:
     """An image, where it is, and what needs it.
 
@@ -480,6 +488,8 @@ Answer = (
     | Status
     | DecisionList
     | Report
+    | LeaseList
+    | LeaseDetails
     | Reconciled
     | Handover
     | Trouble

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Literal
 
 
@@ -67,3 +68,41 @@ class Report:
     until_s: int
     is_of_all: bool
     lines: tuple[ReportLine, ...]
+
+
+class LeaseKind(Enum):
+    """What a user has, or could have."""
+
+    RESERVATION = "reservation"
+    DEADLINE = "deadline"
+    RECURRING = "recurring"
+    OFFER = "offer"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeaseView:
+    """A lease in a list: one that recurs has the times and nodes of its next occurrence, and `left` of them
+    that are not over, the last of which ends at `last_end_s`.
+
+    `state` is offered, or that of a reservation.
+    """
+
+    name: str
+    kind: str
+    state: str
+    user: str
+    account: str
+    workspace: str
+    start_s: int
+    end_s: int
+    nodes: str
+    node_count: int
+    left: int
+    last_end_s: int
+    price: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeaseList:
+    leases: tuple[LeaseView, ...]
+    is_complete: bool

@@ -30,6 +30,7 @@ from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.desk.views.images import ImageViews
 from outrider.service.desk.views.jobs import JobViews
+from outrider.service.desk.views.leases import LeaseViews
 from outrider.service.desk.views.report import ReportViews
 from outrider.service.desk.views.reservations import ReservationViews
 from outrider.service.desk.views.site import SiteViews
@@ -62,6 +63,7 @@ class DeskComponents:
     views: ReservationViews
     site_views: SiteViews
     report_views: ReportViews
+    lease_views: LeaseViews
     image_views: ImageViews
     rooms: PoolRooms
 
@@ -113,6 +115,7 @@ def make_components(
         log,
         meter,
     )
+    views = ReservationViews(site, node_orders)
     return DeskComponents(
         site=site,
         troubles=troubles,
@@ -131,7 +134,8 @@ def make_components(
         jobs=jobs,
         job_views=JobViews(site, node_orders, jobs),
         transfer_views=TransferViews(site, node_orders, best_effort, jobs),
-        views=ReservationViews(site, node_orders),
+        views=views,
+        lease_views=LeaseViews(site, views, offers),
         report_views=ReportViews(site),
         site_views=SiteViews(site, node_orders),
         image_views=ImageViews(site, node_orders, jobs),

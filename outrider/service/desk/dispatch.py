@@ -28,6 +28,7 @@ from outrider.service.requests import (
     ListDecisions,
     ListImages,
     ListJobs,
+    ListLeases,
     ListNodes,
     ListReservations,
     ListTransfers,
@@ -38,6 +39,7 @@ from outrider.service.requests import (
     Reserve,
     Show,
     ShowJob,
+    ShowLease,
     ShowTimeline,
 )
 from outrider.store.errors import Conflict
@@ -77,6 +79,10 @@ class RequestDispatch:
             return self._transfers(request, caller)
         if isinstance(request, ShowTimeline):
             return site_views.timeline(request)
+        if isinstance(request, ListLeases):
+            return self._parts.lease_views.leases(request, caller)
+        if isinstance(request, ShowLease):
+            return self._parts.lease_views.details(request.name, caller)
         if isinstance(request, Report):
             return self._parts.report_views.report(request, caller)
         if isinstance(request, Recall):

@@ -20,7 +20,7 @@ from outrider.service.answers import (
     ShareView,
     TransferView,
 )
-from outrider.service.answers.leases import ReportLine
+from outrider.service.answers.leases import LeaseView, ReportLine
 
 V = TypeVar("V")
 Columns = tuple[tuple[str, Callable[[V, When], object]], ...]
@@ -149,4 +149,17 @@ REPORT_FIELDS = (
     "lost_to_refusals",
     "too_dear",
     "lost_to_price",
+)
+LEASES: Columns[LeaseView] = (
+    ("NAME", lambda each, when: each.name),
+    ("KIND", lambda each, when: each.kind),
+    ("STATE", lambda each, when: each.state),
+    ("USER", lambda each, when: each.user),
+    (">NODES", lambda each, when: each.node_count),
+    ("NODELIST", lambda each, when: each.nodes),
+    ("START", lambda each, when: when.column(each.start_s)),
+    ("END", lambda each, when: when.column(each.end_s)),
+    (">LEFT", lambda each, when: each.left),
+    ("LAST_END", lambda each, when: when.column(each.last_end_s)),
+    (">PRICE", lambda each, when: "" if each.price is None else money(each.price)),
 )

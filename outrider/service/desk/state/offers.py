@@ -109,6 +109,11 @@ class HeldOffers:
                 return offer
         return None
 
+    def of(self, uid: int, now_s: int) -> tuple[HeldOffer, ...]:
+        """What is held for a user now."""
+        answer = self._answers.get(uid)
+        return () if answer is None or answer.until_s <= now_s else answer.offers
+
     def drop(self, uid: int) -> None:
         """One of a user's offers was accepted: the others were offered instead of it."""
         self._answers.pop(uid, None)

@@ -177,6 +177,14 @@ class SharesQuery(MostQuery):
     nodes: HostList = Field("", description="on these nodes only, a row for each: a list like n[1-4,7]")
 
 
+class LeasesQuery(Query):
+    kind: Literal["", "reservation", "deadline", "recurring", "offer"] = Field(
+        "", description="of this kind only"
+    )
+    user: Account | None = Field(None, description="those of one user")
+    most: Most = MOST_LISTED
+
+
 class ReportQuery(Query):
     by: Literal["user", "account", "group"] = Field("user", description="what is added up")
     since: str = Field("", max_length=64, pattern=_LINE, description="from when on; empty: all that is known")

@@ -8,10 +8,32 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from outrider.service.answers import Decision, Explanation, ReservationDetails, ReservationList
-from outrider.service.requests import Accept, Cancel, Explain, ListReservations, Reserve, Show
+from outrider.service.answers import (
+    Decision,
+    Explanation,
+    LeaseDetails,
+    ReservationDetails,
+    ReservationList,
+)
+from outrider.service.answers.leases import LeaseList
+from outrider.service.requests import (
+    Accept,
+    Cancel,
+    Explain,
+    ListLeases,
+    ListReservations,
+    Reserve,
+    Show,
+    ShowLease,
+)
 from outrider.service.web.asking import Asker
-from outrider.service.web.requests.bodies import ChangeBody, ChangeQuery, ReservationsQuery, ReserveBody
+from outrider.service.web.requests.bodies import (
+    ChangeBody,
+    ChangeQuery,
+    LeasesQuery,
+    ReservationsQuery,
+    ReserveBody,
+)
 from outrider.service.web.requests.understanding import hash_of, understand_change
 from outrider.service.web.routes.routing import ERRORS, By, Key, OfferName, ReservationName, answered
 
@@ -20,6 +42,7 @@ def reservation_routes(asker: Asker) -> APIRouter:
     routes = APIRouter(prefix="/v1", responses=ERRORS, tags=["reservations"])
     _add_asking(routes, asker)
     _add_looking(routes, asker)
+    _add_leases(routes, asker)
     _add_changing(routes, asker)
     return routes
 
@@ -94,6 +117,19 @@ def _add_looking(routes: APIRouter, asker: Asker) -> None:
     async def explain(name: ReservationName, caller: By) -> Response:
         """Why it is as it is."""
         return answered(await asker.ask(caller, Explain(name=name), Explanation))
+
+
+def _add_leases(routes: APIRouter, asker: Asker) -> None:
+    @routes.get("/leases", response_model=LeaseList)
+    async def leases(query: Annotated[LeasesQuery, Query()], caller: By) -> Response:
+        """Leases of every kind that are not over, and the caller's offers, in the order of their starts."""
+        request = ListLeases(kind=query.kind or None, user=query.user or None, most=query.most)
+        return answered(await asker.ask(caller, request, LeaseList))
+
+    @routes.get("/leases/{name}", response_model=LeaseDetails)
+    async def lease(name: ReservationName, caller: By) -> Response:
+        """One of them, with its reservations."""
+        return answered(await asker.ask(caller, ShowLease(name=name), LeaseDetails))
 
 
 def _add_changing(routes: APIRouter, asker: Asker) -> None:

@@ -26,6 +26,7 @@ from outrider.service.answers import (
     JobDetails,
     JobList,
     JobView,
+    LeaseDetails,
     NodeList,
     PlannedTransfer,
     Reconciled,
@@ -40,7 +41,7 @@ from outrider.service.answers import (
     Trouble,
     Verdict,
 )
-from outrider.service.answers.leases import Report, ReportLine
+from outrider.service.answers.leases import LeaseList, LeaseView, Report, ReportLine
 from outrider.service.front import (
     Administrators,
     BackedUp,
@@ -170,6 +171,21 @@ SHARES = ShareList(
     nodes=4,
     oldest_s=NOW_S - 60,
 )
+LEASE = LeaseView(
+    name="render-17",
+    kind="reservation",
+    state="ready",
+    user="ada",
+    account="",
+    workspace="render",
+    start_s=NOW_S,
+    end_s=NOW_S + 3600,
+    nodes="n1",
+    node_count=1,
+    left=1,
+    last_end_s=NOW_S + 3600,
+    price=None,
+)
 ANSWERS: Mapping[str, Answer] = {
     "Accept": DECISION,
     "Reserve": DECISION,
@@ -187,6 +203,8 @@ ANSWERS: Mapping[str, Answer] = {
     "Explain": Explanation(name="render-17", sentences=("Because.",), decisions=(LINE,)),
     "ShowStatus": STATUS,
     "ListDecisions": DecisionList(decisions=(LINE,), last=5),
+    "ListLeases": LeaseList(leases=(LEASE,), is_complete=True),
+    "ShowLease": LeaseDetails(lease=LEASE, reservations=(VIEW,)),
     "Report": Report(
         by="user",
         from_s=0,

@@ -91,8 +91,8 @@ def test_best_effort_that_waits_is_not_slowed_down_beyond_the_bound(tmp_path: Pa
     sandbox.sleep(60)
 
     # Without a reservation they take one and two hours: (1 + 2) / 2 = 1.5 times as long. One that begins when
-    # the first job ends lets the second wait for so much longer: by half an hour it is (1 + 2.5) / 2 = 1.75, by
-    # two hours (1 + 4) / 2 = 2.5.
+    # the first job ends lets the second wait for so much longer: by half an hour it is (1 + 2.5) / 2 = 1.75,
+    # by two hours (1 + 4) / 2 = 2.5.
     long = sandbox.ask(wanted(sandbox, nodes=1, start="now+61m", duration="2h"), ALICE)
     short = sandbox.ask(wanted(sandbox, nodes=1, start="now+61m", duration="30m"), ALICE)
 
