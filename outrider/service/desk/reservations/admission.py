@@ -17,6 +17,7 @@ from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, Review, assess
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.earliest import earliest_start
+from outrider.core.reservations.planning import plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.core.reservations.renegotiation import Renegotiated, change_end, renegotiate
 from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
@@ -213,7 +214,7 @@ class ReservationAdmission:
             choice=self._gentlest,
             review=self._review("", wish),
         )
-        return self._allowed(wish, admission, policy)
+        return self._allowed(wish, admission)
 
     def _gentlest(self, plan: ReservationPlan) -> ReservationPlan:
         """The nodes on which preemptible jobs lose least by making way."""
@@ -356,22 +357,35 @@ class ReservationAdmission:
             return ""
         return texts.of_pools(image, large, workspace.instances)
 
-    def _allowed(self, wish: Wish, admission: Accepted | Rejected, policy: Policy) -> Accepted | Rejected:
-        """The earliest start that a refusal names is one that the policies allow, too."""
+    def _allowed(self, wish: Wish, admission: Accepted | Rejected) -> Accepted | Rejected:
+        """The earliest start that a refusal names is one that the policies allow, and offers to others."""
         if isinstance(admission, Accepted) or admission.earliest_start_s is None:
             return admission
         site, first_s = self._site, admission.earliest_start_s
         workspace = replace(wish.workspace, start_s=first_s, finish_by_s=None)
-        if not policy(workspace, site.now_s):
+        if self._allows(wish, workspace):
             return admission
-        ends = sorted({live.reservation.end_s for live in site.live.values()})
+        booked = {live.reservation.end_s for live in site.live.values()}
+        ends = sorted(booked | self._offers.protected_ends(wish.caller.uid, site.now_s))
         for from_s in [end_s for end_s in ends if end_s > first_s][:MOST_ENDS_TRIED]:
             start_s = earliest_start(site.book, workspace, from_s, site.now_s)
             if start_s is None:
                 break
-            if not policy(replace(workspace, start_s=start_s), site.now_s):
+            if self._allows(wish, replace(workspace, start_s=start_s)):
                 return replace(admission, earliest_start_s=start_s)
         return replace(admission, earliest_start_s=None)
+
+    def _allows(self, wish: Wish, workspace: Workspace) -> bool:
+        """Whether neither the policies nor offers to others stand against a start that the book has."""
+        site = self._site
+        if self._policy(wish)(workspace, site.now_s):
+            return False
+        is_free = not self._offers.protected_ends(wish.caller.uid, site.now_s)
+        if is_free and self.policies.leases is None and wish.most_price is None:
+            return True
+        assert workspace.start_s is not None
+        plan = plan_at(site.book, workspace, workspace.start_s, site.now_s)
+        return isinstance(plan, ReservationPlan) and not self._review("", wish)(self._gentlest(plan))
 
     def _policy(self, wish: Wish, *, without: Live | None = None) -> Policy:
         return core_policy(

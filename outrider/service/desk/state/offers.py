@@ -6,7 +6,8 @@ by asking in vain:
 
 - each user has the offers of one answer, the last, and they are held to a bounded number of users;
 - of `PROTECTED_ONCE_IN` times as long as offers are held, a user's are protected once: those of another
-  answer within the same time end with it, later ones are held without protection;
+  answer within the same time end with it, later ones are held without protection, and so are those of others
+  meanwhile: only one user's are protected at a time;
 - a request that starts before the protection ends is not refused for it.
 
 Offers are in memory only: after a restart none is left, and no name is given twice.
@@ -118,6 +119,17 @@ class HeldOffers:
         """One of a user's offers was accepted: the others were offered instead of it."""
         self._answers.pop(uid, None)
 
+    def protected_ends(self, uid: int, now_s: int) -> set[int]:
+        """When what other users are offered, and what is protected, would begin and end."""
+        return {
+            at_s
+            for other, answer in self._answers.items()
+            if other != uid and now_s < answer.protected_until_s
+            for offer in answer.offers
+            if (start_s := offer.workspace.start_s) is not None
+            for at_s in (start_s, start_s + offer.workspace.duration_s)
+        }
+
     def objection(self, plan: ReservationPlan, uid: int, now_s: int) -> str:
         """Why a plan of this user is not carried out: another user was offered its place. Else nothing."""
         protected = [
@@ -151,6 +163,9 @@ class HeldOffers:
 
     def _protected_until_s(self, uid: int, now_s: int) -> int:
         """Until when the offers that a user gets now are protected; an instant that is over if not at all."""
+        if any(now_s < each.protected_until_s for each in self._answers.values()):
+            # Two that are possible one after the other may not be in the other order.
+            return now_s
         from_s = self._protected_from_s.get(uid)
         if from_s is None or now_s >= from_s + PROTECTED_ONCE_IN * self._held_s:
             self._protected_from_s[uid] = from_s = now_s

@@ -185,3 +185,15 @@ def test_offers_are_held_to_so_many_users_and_no_more(tmp_path: Path) -> None:
 
     assert first.offers_until_s is not None
     assert (second.offers_until_s, {each.name for each in second.offers}) == (None, {""})
+
+
+def test_offers_of_one_user_are_protected_at_a_time(sandbox: Sandbox) -> None:
+    crowded(sandbox)
+    first = refused(sandbox)
+
+    second = reserve(sandbox, BOB, nodes=2, start="now+15minutes")
+    accepted = sandbox.ask(Accept(name=of_kind(second, "later").name), BOB)
+
+    assert (first.are_offers_protected, second.are_offers_protected) == (True, False)
+    assert isinstance(accepted, Decision)
+    assert accepted.result == "accepted"

@@ -51,7 +51,7 @@ def ask(sandbox: Sandbox, chance: random.Random, caller: Caller) -> Decision:
     return answer
 
 
-@pytest.mark.parametrize("seed", range(examples(90)))
+@pytest.mark.parametrize("seed", range(examples(150)))
 def test_protected_offer_is_accepted_whatever_others_ask_for(tmp_path: Path, seed: int) -> None:
     chance, naive = random.Random(seed), Naive()
     sandbox = Sandbox(
