@@ -23,13 +23,13 @@ from outrider.cli.errors import (
 )
 
 MODULES = {
-    "asking.reserve": ("reserve", "plan", "modify"),
+    "asking.reserve": ("reserve", "accept", "plan", "modify"),
     "asking.reservations": ("list", "show", "explain", "cancel"),
     "asking.jobs": ("jobs",),
     "asking.watch": ("watch",),
     "asking.top": ("top",),
     "asking.timeline": ("timeline",),
-    "asking.listing": ("status", "nodes", "images", "transfers"),
+    "asking.listing": ("status", "nodes", "images", "transfers", "report"),
     "asking.submit": ("submit",),
     "asking.configuration": ("config",),
     "asking.administration": ("policies", "reconcile", "backup", "restore"),

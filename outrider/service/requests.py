@@ -10,6 +10,7 @@ from datetime import UTC, tzinfo
 
 from outrider.metadata.workspace import WorkspaceFile
 from outrider.service.ports import FoundImage
+from outrider.store.records import Payer
 
 MOST_LISTED = 1_000
 
@@ -23,6 +24,8 @@ class Caller:
     gids: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()
     is_admin: bool = False
+    group: str = ""
+    """The primary one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +41,24 @@ class Reserve:
     account: str = ""
     zone: tzinfo = UTC
     """In which zone a refusal's reason names times."""
+    starts: tuple[int, ...] = ()
+    """Of one that recurs, all its starts."""
+    is_best_fit: bool = False
+    """Of one that recurs: those that can be kept are accepted, and not all or none."""
     is_plan: bool = False
+    most_price: int | None = None
+    """What is paid at most, in thousandths; None: whatever it costs."""
+    offered_price: int | None = None
+    """Of an offer that is accepted: what it was offered for."""
+    key: str = ""
+    request_hash: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Accept:
+    """An offer is accepted: its terms are reserved as if they had been asked for."""
+
+    name: str
     key: str = ""
     request_hash: str = ""
 
@@ -113,6 +133,20 @@ class ListReservations:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ListLeases:
+    """Leases of every kind that are not over, and one's own offers."""
+
+    kind: str | None = None
+    user: str | None = None
+    most: int = MOST_LISTED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShowLease:
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ListImages:
     most: int = MOST_LISTED
 
@@ -171,6 +205,16 @@ class Explain:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """What was charged and what was refused within [from_s, until_s), added up. Users are told their own."""
+
+    by: Payer = "user"
+    from_s: int = 0
+    until_s: int | None = None
+    """None: until now."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShowStatus:
     pass
 
@@ -190,6 +234,7 @@ class Reconcile:
 
 Request = (
     Reserve
+    | Accept
     | Recall
     | BeginSubmission
     | EndSubmission
@@ -197,6 +242,8 @@ Request = (
     | Cancel
     | Show
     | ListReservations
+    | ListLeases
+    | ShowLease
     | ListImages
     | ListNodes
     | ListTransfers
@@ -205,6 +252,7 @@ Request = (
     | ShowJob
     | AskStart
     | Explain
+    | Report
     | ShowStatus
     | ListDecisions
     | Reconcile

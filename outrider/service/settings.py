@@ -46,6 +46,12 @@ class Settings:
     """How long after a reservation's end its pins stay."""
     keep_history_s: int = 90 * 86_400
     most_reservations: int = 100_000
+    offers_held_s: int = 60
+    """How long offers are held that were made instead of a refusal; 0: they are made and not held."""
+    most_offers: int = 16
+    """To so many users offers are held at once."""
+    most_occurrences: int = 128
+    """Of one reservation that recurs."""
     most_refusals: int | None = 120
     """Of one user in an hour, so many are written down; None: all."""
     most_calls: int = 64

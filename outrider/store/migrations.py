@@ -29,7 +29,13 @@ def _to_3(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-MIGRATIONS: tuple[Migration, ...] = (_to_1, _to_2, _to_3)
+def _to_4(connection: sqlite3.Connection) -> None:
+    """What was charged, and what was refused."""
+    for statement in sql.VERSION_4:
+        connection.execute(statement)
+
+
+MIGRATIONS: tuple[Migration, ...] = (_to_1, _to_2, _to_3, _to_4)
 NEWEST = len(MIGRATIONS)
 
 

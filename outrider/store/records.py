@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal
 
 from outrider.core.restart.snapshot import KeptPool, KeptReservation, KeptTransfer
 from outrider.store.errors import TooMuch
@@ -14,6 +16,8 @@ MOST_REASON = 4_096
 MOST_DOCUMENT = 1 << 20
 LARGEST_NUMBER = (1 << 63) - 1
 EMPTY_DOCUMENT = '{"version":1}'
+Payer = Literal["user", "account", "group"]
+"""By whom the ledger is added up. Its entries are added and never changed."""
 
 
 def check_text(what: str, text: str, most: int = MOST_NAME) -> None:
@@ -183,3 +187,45 @@ class Pruned:
     @property
     def is_done(self) -> bool:
         return not any(self.rows.values())
+
+
+class EntryKind(Enum):
+    """What an entry is about."""
+
+    CHARGED = "charged"
+    """A reservation that is over, whatever became of it."""
+    REFUSED = "refused"
+    TOO_DEAR = "too-dear"
+    """Refused for its price alone, which was more than its user wanted to pay."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LedgerEntry:
+    """`amount` is what was charged, or what would have been, in thousandths of the site's unit of money."""
+
+    at_s: int
+    kind: EntryKind
+    name: str
+    uid: int
+    user: str
+    account: str
+    group: str
+    node_seconds: int
+    amount: int
+
+    def __post_init__(self) -> None:
+        for what, text in (("name", self.name), ("user", self.user), ("account", self.account)):
+            check_text(f"an entry's {what}", text)
+        check_text("an entry's group", self.group)
+        check_numbers("an entry of the ledger", self.at_s, self.uid, self.node_seconds, self.amount)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LedgerSum:
+    """All entries of one kind of one payer."""
+
+    payer: str
+    kind: EntryKind
+    count: int
+    node_seconds: int
+    amount: int

@@ -13,6 +13,8 @@ from outrider.store.database import Database, Row
 from outrider.store.errors import Damaged
 from outrider.store.records import (
     Effect,
+    EntryKind,
+    LedgerSum,
     NodeRecord,
     RecordedAnswer,
     RecordedDecision,
@@ -56,6 +58,16 @@ def node(row: Row) -> NodeRecord:
     is_available, pool = bool(named.pop("is_available")), named.pop("pool")
     return NodeRecord(
         is_available=is_available, pool=None if pool is None else forms.read_pool(pool), **named
+    )
+
+
+def ledger_sum(row: Row) -> LedgerSum:
+    payer, kind, count, node_seconds, amount = row
+    assert isinstance(count, int)
+    assert isinstance(node_seconds, int)
+    assert isinstance(amount, int)
+    return LedgerSum(
+        payer=str(payer), kind=EntryKind(kind), count=count, node_seconds=node_seconds, amount=amount
     )
 
 

@@ -15,7 +15,9 @@ from outrider.store.errors import Conflict
 from outrider.store.records import (
     LARGEST_NUMBER,
     Effect,
+    LedgerSum,
     NodeRecord,
+    Payer,
     Pruned,
     RecordedAnswer,
     RecordedDecision,
@@ -121,6 +123,10 @@ class SqliteStore(Store):
     def last_decision(self) -> int:
         """The number of the last decision, even if it has been pruned; 0 before the first."""
         return self._number(sql.LAST_DECISION)
+
+    def ledger_sums(self, by: Payer, from_s: int, until_s: int, uid: int | None) -> list[LedgerSum]:
+        values = (from_s, until_s, -1 if uid is None else uid, uid is None)
+        return [rows.ledger_sum(row) for row in self._database.rows(sql.LEDGER_SUMS[by], values)]
 
     def answered(self, uid: int, key: str, request_hash: str) -> RecordedAnswer | None:
         row = self._database.row(sql.GET_ANSWER, (uid, key))

@@ -17,6 +17,7 @@ from outrider.store.records import (
     EMPTY_DOCUMENT,
     MOST_REASON,
     Effect,
+    LedgerEntry,
     NodeRecord,
     RecordedAnswer,
     RecordedDecision,
@@ -193,6 +194,20 @@ class SqlitePromiseWrites(SqliteProgressWrites, PromiseWrites):
 
     def decide(self, decision: RecordedDecision) -> int:
         return self._database.add(sql.ADD_DECISION, rows.values(decision, sql.DECISION_COLUMNS[1:]))
+
+    def enter(self, entry: LedgerEntry) -> None:
+        values = (
+            entry.at_s,
+            entry.kind.value,
+            entry.name,
+            entry.uid,
+            entry.user,
+            entry.account,
+            entry.group,
+            entry.node_seconds,
+            entry.amount,
+        )
+        self._database.add(sql.ADD_ENTRY, values)
 
     def answer(self, answer: RecordedAnswer) -> None:
         if self._database.row(sql.GET_ANSWER, (answer.uid, answer.key)) is not None:

@@ -104,6 +104,21 @@ VERSION_2 = (
 
 VERSION_3 = ("""ALTER TABLE reservations ADD COLUMN document TEXT NOT NULL DEFAULT '{"version":1}'""",)
 
+VERSION_4 = (
+    """CREATE TABLE ledger (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        at_s INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        name TEXT NOT NULL,
+        uid INTEGER NOT NULL,
+        user TEXT NOT NULL,
+        account TEXT NOT NULL,
+        primary_group TEXT NOT NULL,
+        node_seconds INTEGER NOT NULL,
+        amount INTEGER NOT NULL)""",
+    "CREATE INDEX ledger_by_time ON ledger (at_s)",
+)
+
 # The file as a whole.
 
 SET_APPLICATION_ID = f"PRAGMA application_id = {APPLICATION_ID}"
@@ -184,6 +199,17 @@ ADD_ANSWER = f"INSERT INTO answers ({', '.join(ANSWER_COLUMNS)}) VALUES (?, ?, ?
 CHANGE_ANSWER = "UPDATE answers SET text = ? WHERE uid = ? AND key = ?"
 GET_ANSWER = f"SELECT {', '.join(ANSWER_COLUMNS)} FROM answers WHERE uid = ? AND key = ?"
 
+# What was charged.
+
+ADD_ENTRY = """INSERT INTO ledger (at_s, kind, name, uid, user, account, primary_group, node_seconds, amount)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+PAYERS = {"user": "user", "account": "account", "group": "primary_group"}
+LEDGER_SUMS = {
+    by: f"""SELECT {column}, kind, count(*), sum(node_seconds), sum(amount) FROM ledger
+    WHERE at_s >= ? AND at_s < ? AND (uid = ? OR ?) GROUP BY {column}, kind ORDER BY {column}, kind"""
+    for by, column in PAYERS.items()
+}
+
 # What is still to be done.
 
 EFFECT_COLUMNS = ("identity", "kind", "subject", "payload", "created_s", "due_s", "attempts", "trouble")
@@ -233,6 +259,8 @@ PRUNE = {
         SELECT number FROM decisions WHERE at_s < ? ORDER BY at_s LIMIT ?)""",
     "answers": """DELETE FROM answers WHERE (uid, key) IN (
         SELECT uid, key FROM answers WHERE at_s < ? ORDER BY at_s LIMIT ?)""",
+    "ledger": """DELETE FROM ledger WHERE number IN (
+        SELECT number FROM ledger WHERE at_s < ? ORDER BY at_s LIMIT ?)""",
     "todo": """DELETE FROM todo WHERE number IN (
         SELECT number FROM todo WHERE done_s < ? ORDER BY done_s LIMIT ?)""",
 }

@@ -22,7 +22,10 @@ from outrider.store.records import (
     EMPTY_DOCUMENT,
     LARGEST_NUMBER,
     Effect,
+    LedgerEntry,
+    LedgerSum,
     NodeRecord,
+    Payer,
     Pruned,
     RecordedAnswer,
     RecordedDecision,
@@ -94,6 +97,9 @@ class PromiseWrites(ProgressWrites, Protocol):
     def decide(self, decision: RecordedDecision) -> int:
         """Write down what was answered and why; the decision's number."""
 
+    def enter(self, entry: LedgerEntry) -> None:
+        """Write down what was charged, or what nobody pays because it was refused."""
+
     def answer(self, answer: RecordedAnswer) -> None:
         """Remember an answer, so that the same request gets it again."""
 
@@ -150,6 +156,12 @@ class Store(Protocol):
 
     def decisions_since(self, after: int, *, most: int = MOST_ROWS) -> list[RecordedDecision]:
         """What was decided after the decision numbered `after`, the first first."""
+
+    def last_decision(self) -> int:
+        """The number of the last decision, even if it has been pruned; 0 before the first."""
+
+    def ledger_sums(self, by: Payer, from_s: int, until_s: int, uid: int | None) -> list[LedgerSum]:
+        """Sums of the entries within [from_s, until_s), of one user or of all, by payer and kind."""
 
     def answered(self, uid: int, key: str, request_hash: str) -> RecordedAnswer | None:
         """What this very request was answered before; a Conflict if the key was another request's."""

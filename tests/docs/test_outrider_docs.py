@@ -14,6 +14,8 @@ import pytest
 from outrider.cli.asking.reservations import STATES
 from outrider.cli.completion import options, verbs
 from outrider.cli.main import main, parser
+from outrider.service.answers.leases import LeaseKind
+from outrider.store.states import STEPS
 from tests.repository import ROOT
 from tests.unit.cli.canned import serving
 from tests.unit.cli.samples import (
@@ -107,3 +109,17 @@ def test_manual_page_is_good_roff() -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "OUTRIDER(1)" in done.stdout
+
+
+def test_steps_of_a_lease_are_those_that_the_store_allows() -> None:
+    page = (ROOT / "docs/explanation/leases.md").read_text().split("## Life of a lease")[1]
+    rows = re.findall(r"^\| `(\w+)` \| (.*)\|$", page, re.MULTILINE)
+    told = {state: sorted(re.findall(r"`(\w+)`", to)) for state, to in rows}
+
+    assert told == {state.value: sorted(each.value for each in to) for state, to in STEPS.items()}
+
+
+def test_kinds_of_lease_are_on_their_page() -> None:
+    table = (ROOT / "docs/explanation/leases.md").read_text().split("## ")[0]
+
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [each.value for each in LeaseKind]

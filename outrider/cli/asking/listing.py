@@ -35,6 +35,16 @@ _TRANSFERS = """examples:
 """
 
 
+_REPORT = """CHARGED is for reservations that are over, BOOKED what those cost that are not. LOST is what
+refused requests would have cost; TOO_DEAR are those that were refused for their price. Users are told
+their own.
+
+examples:
+  outrider report --by account --since 2027-01-01 --until 2027-02-01
+  outrider report --by group --csv > january.csv
+"""
+
+
 def add(commands: Subparsers) -> None:
     add_asking(commands, "status", status, "show the service at a glance", _STATUS)
     parser = add_asking(
@@ -52,6 +62,30 @@ def add(commands: Subparsers) -> None:
     add_header_option(parser)
     parser = add_asking(commands, "transfers", transfers, "list transfers that wait or run", _TRANSFERS)
     add_header_option(parser)
+    parser = add_asking(commands, "report", report, "add up what was charged, and what was refused", _REPORT)
+    add_header_option(parser)
+    parser.add_argument("--by", choices=("user", "account", "group"), default="user", help="what is added up")
+    parser.add_argument(
+        "--since", "--from", metavar="TIME", default="", help="from when on (all that is known)"
+    )
+    parser.add_argument("--until", "--to", metavar="TIME", default="", help="until when (now)")
+    parser.add_argument("--csv", action="store_true", help="print comma-separated values, unrounded")
+
+
+def report(arguments: argparse.Namespace) -> None:
+    from outrider.cli.asking.display.columns import REPORT, REPORT_FIELDS
+    from outrider.cli.output import print_csv
+    from outrider.service.answers.leases import Report
+
+    asking = session(arguments)
+    query = {"by": arguments.by, "since": arguments.since, "until": arguments.until, "zone": asking.zone_name}
+    answer = asking.client.get("/v1/report", query)
+    if (found := asking.shown(Report, answer)) is None:
+        return
+    if arguments.csv:
+        print_csv(REPORT_FIELDS, ([getattr(each, name) for name in REPORT_FIELDS] for each in found.lines))
+    else:
+        asking.table(REPORT, found.lines, nothing="nothing was charged or refused")
 
 
 def status(arguments: argparse.Namespace) -> None:

@@ -6,10 +6,19 @@ import argparse
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.jobs import explain_job, is_job, show_job
-from outrider.cli.asking.session import add_asking, add_filters, add_header_option, filters, session
+from outrider.cli.asking.session import (
+    Session,
+    add_asking,
+    add_filters,
+    add_header_option,
+    filters,
+    session,
+)
 from outrider.cli.connection.client import Json, in_path
+from outrider.cli.errors import CommandError, ConflictError, InputError
 
 STATES = ("accepted", "preparing", "ready", "active", "endangered", "ended", "cancelled", "failed")
+KINDS = ("all", "reservation", "deadline", "recurring", "offer")
 PAST_STATES = STATES[5:]
 _NAME = "the reservation: render-17, or render if that is clear"
 _NAME_OR_JOB = f"{_NAME}; or a best-effort job: 4711"
@@ -19,6 +28,7 @@ examples:
   outrider list
   outrider list --mine --past
   outrider list --state endangered --noheader
+  outrider list --kind recurring --mine
 """
 _SHOW = """examples:
   outrider show render-17
@@ -35,6 +45,8 @@ pools until their space is wanted.
 examples:
   outrider cancel render-17
   outrider cancel render-17 render-18
+  outrider cancel render-19           all of one that recurs
+  outrider cancel render-19.3         one of them
 """
 
 
@@ -43,6 +55,11 @@ def add(commands: Subparsers) -> None:
     add_header_option(parser)
     parser.add_argument(
         "--past", action="store_true", help="those that are over instead of those that are not"
+    )
+    parser.add_argument(
+        "--kind",
+        choices=KINDS,
+        help="leases of this kind: what recurs is one, and your offers are among them",
     )
     add_filters(parser, STATES)
     parser = add_asking(
@@ -60,6 +77,9 @@ def list_reservations(arguments: argparse.Namespace) -> None:
     from outrider.service.answers import ReservationList
 
     asking = session(arguments)
+    if arguments.kind is not None:
+        _list_leases(asking, arguments)
+        return
     states = arguments.state or []
     is_past = arguments.past or (bool(states) and all(state in PAST_STATES for state in states))
     query = {"past": "true" if is_past else None, **filters(arguments)}
@@ -69,6 +89,19 @@ def list_reservations(arguments: argparse.Namespace) -> None:
         asking.table(RESERVATIONS, found.reservations, nothing=nothing)
 
 
+def _list_leases(asking: Session, arguments: argparse.Namespace) -> None:
+    """Leases of a kind, each that recurs as one."""
+    from outrider.cli.asking.display.columns import LEASES
+    from outrider.service.answers.leases import LeaseList
+
+    if arguments.past or arguments.state:
+        raise InputError("--kind lists what is not over, in any state: leave out --past and --state")
+    query = {"kind": None if arguments.kind == "all" else arguments.kind, "user": filters(arguments)["user"]}
+    answer = asking.client.get("/v1/leases", query)
+    if (found := asking.shown(LeaseList, answer)) is not None:
+        asking.table(LEASES, found.leases, nothing="no such leases")
+
+
 def show(arguments: argparse.Namespace) -> None:
     from outrider.service.answers import ReservationDetails
 
@@ -76,11 +109,30 @@ def show(arguments: argparse.Namespace) -> None:
     if is_job(arguments.name):
         show_job(asking, arguments.name)
         return
-    answer = asking.client.get(f"/v1/reservations/{in_path(arguments.name)}")
+    try:
+        answer = asking.client.get(f"/v1/reservations/{in_path(arguments.name)}")
+    except ConflictError as conflict:
+        if not _show_series(asking, arguments.name):
+            raise conflict
+        return
     if (details := asking.shown(ReservationDetails, answer)) is not None:
         from outrider.cli.asking.display.details import details_screen
 
         print(details_screen(details, asking.when, asking.paint))
+
+
+def _show_series(asking: Session, name: str) -> bool:
+    """The occurrences of one that recurs; False if the name stands for something else."""
+    from outrider.cli.asking.display.columns import RESERVATIONS
+    from outrider.service.answers import LeaseDetails
+
+    try:
+        answer = asking.client.get(f"/v1/leases/{in_path(name)}")
+    except CommandError:
+        return False
+    if (details := asking.shown(LeaseDetails, answer)) is not None:
+        asking.table(RESERVATIONS, details.reservations, nothing="none is left")
+    return True
 
 
 def explain(arguments: argparse.Namespace) -> None:
@@ -109,14 +161,18 @@ def explain(arguments: argparse.Namespace) -> None:
 def cancel(arguments: argparse.Namespace) -> None:
     from outrider.cli.asking.display.words import nodes_in_words
     from outrider.cli.connection.client import printable_line
-    from outrider.service.answers import ReservationDetails
+    from outrider.service.answers import ReservationDetails, ReservationList
 
     asking = session(arguments)
     for name in arguments.names:
         answer: Json = asking.client.delete(f"/v1/reservations/{in_path(name)}")
-        if (details := asking.shown(ReservationDetails, answer)) is None:
-            continue
-        view = details.reservation
-        times = asking.when.period(view.start_s, view.end_s)
-        told = f"{view.name} is {view.state}: {nodes_in_words(view.node_count, view.nodes)}, {times}"
-        print(printable_line(told))
+        if isinstance(answer, dict) and "reservations" in answer:
+            several = asking.shown(ReservationList, answer)
+            views = () if several is None else several.reservations
+        else:
+            details = asking.shown(ReservationDetails, answer)
+            views = () if details is None else (details.reservation,)
+        for view in views:
+            times = asking.when.period(view.start_s, view.end_s)
+            told = f"{view.name} is {view.state}: {nodes_in_words(view.node_count, view.nodes)}, {times}"
+            print(printable_line(told))

@@ -24,6 +24,7 @@ _RESERVE = f"""{_FORMS}
 examples:
   outrider reserve ws.yaml --start 14:00
   outrider reserve ws.yaml --finish-by "tomorrow 08:00" --nodes 8
+  outrider reserve ws.yaml --start 09:00 --every weekdays --until 2027-02-01
   outrider reserve --image https://images.example.org/ubuntu.qcow2 --nodes 4 --start now+1hour -t 2h
 """
 _PLAN = f"""Nothing is reserved: this says what outrider reserve would be answered now.
@@ -40,6 +41,14 @@ examples:
 """
 
 
+_ACCEPT = """A refusal names what would be accepted instead, and holds it for a short time. If it cannot be
+kept any more, the answer is a refusal again, with the exit code 4.
+
+examples:
+  outrider accept offer-k3mzqa-1
+"""
+
+
 def add(commands: Subparsers) -> None:
     for verb, command, summary, epilog in (
         ("reserve", reserve, "ask for nodes that have the image when the time comes", _RESERVE),
@@ -49,7 +58,15 @@ def add(commands: Subparsers) -> None:
         wants.add_workspace_options(parser)
         wants.add_deployment_options(parser)
         parser.add_argument("--account", metavar="ACCOUNT", default="", help="the account that is charged")
+        parser.add_argument(
+            "--max-price", metavar="AMOUNT", help="what it may cost at most, if the site has prices"
+        )
+        wants.add_repetition_options(parser)
         parser.set_defaults(verb=verb)
+    parser = add_asking(
+        commands, "accept", accept, "accept an offer that was made in place of a refusal", _ACCEPT
+    )
+    parser.add_argument("offer", metavar="OFFER", help="its name, as the refusal has it: offer-k3mzqa-1")
     parser = add_asking(
         commands, "modify", modify, "change a reservation's times or number of nodes", _MODIFY
     )
@@ -60,6 +77,12 @@ def add(commands: Subparsers) -> None:
 
 def reserve(arguments: argparse.Namespace) -> None:
     _ask(arguments, "/v1/reservations", "is reserved", "is refused")
+
+
+def accept(arguments: argparse.Namespace) -> None:
+    asking = session(arguments)
+    answer = asking.client.post(f"/v1/offers/{in_path(arguments.offer)}", {})
+    _print(asking, answer, arguments, "is reserved", "is refused", drops_finish=False, can_be_repeated=False)
 
 
 def plan(arguments: argparse.Namespace) -> None:
@@ -98,7 +121,8 @@ def _ask(arguments: argparse.Namespace, path: str, accepted: str, refused: str) 
     asking = session(arguments)
     wish = wants.wanted(arguments)
     try:
-        answer = asking.client.post(path, wish.body(asking.zone_name, arguments.account))
+        body = wish.body(asking.zone_name, arguments.account)
+        answer = asking.client.post(path, {**body, **wants.beyond(arguments)})
     except FaultyRequestError as error:
         print_problems(error, wish.file)
         raise InputError(f"faults found: {len(error.problems)}; nothing was reserved") from error
@@ -114,6 +138,7 @@ def _print(
     refused: str,
     *,
     drops_finish: bool,
+    can_be_repeated: bool = True,
 ) -> None:
     """The decision on stdout, and the exit code that says which it was."""
     from outrider.service.answers import Decision
@@ -127,7 +152,7 @@ def _print(
         from outrider.cli.asking.display.decision import refused_screen
 
         again = ""
-        if decision.earliest_start_s is not None:
+        if decision.earliest_start_s is not None and can_be_repeated:
             start = wants.typable_start(decision.earliest_start_s, asking.when)
             again = wants.words_with_start(arguments.words, start, drops_finish=drops_finish)
         print(refused_screen(decision, asking.when, asking.paint, refused, again))

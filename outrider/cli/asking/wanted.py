@@ -70,6 +70,32 @@ def add_deployment_options(parser: Parser, *, are_all: bool = True) -> None:
     group.add_argument("--gpus", metavar="N", help="graphics processors of each instance")
 
 
+def add_repetition_options(parser: Parser) -> None:
+    group = parser.add_argument_group("again and again")
+    group.add_argument("--every", metavar="TIME", help="daily, weekdays, weekly, or a duration: 12h")
+    group.add_argument(
+        "--until",
+        metavar="DATE",
+        help="the last day on which it starts: 2027-02-01; times are the user's zone's",
+    )
+    choice = group.add_mutually_exclusive_group()
+    choice.add_argument(
+        "--all-or-nothing", action="store_false", dest="best_fit", help="all are reserved or none (as it is)"
+    )
+    choice.add_argument(
+        "--best-fit", action="store_true", dest="best_fit", help="those are reserved that can be kept"
+    )
+    parser.set_defaults(best_fit=False)
+
+
+def beyond(arguments: argparse.Namespace) -> dict[str, Json]:
+    """What is sent of options that are no keys of a deployment: nothing of what is not given."""
+    given: dict[str, Json] = {
+        key: text for key in ("every", "until", "max_price") if (text := getattr(arguments, key)) is not None
+    }
+    return {**given, "best_fit": True} if arguments.best_fit else given
+
+
 def add_workspace_options(parser: Parser) -> None:
     parser.add_argument("file", metavar="WORKSPACE", nargs="?", help="the workspace's file; - for stdin")
     group = parser.add_argument_group("without a file")

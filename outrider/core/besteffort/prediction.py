@@ -7,12 +7,13 @@ asked for). Images and the shape of nodes are left out, and so is whatever nobod
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 
-from outrider.core.besteffort.board import BestEffortRun, QueueBoard
+from outrider.core.besteffort.board import QueueBoard
 from outrider.core.besteffort.waiting import WaitingWorkspace
-from outrider.core.leases.admission import PlannedLease
+from outrider.core.leases.admission import PlannedLease, Span
 from outrider.core.nodes.free_profile import FreeProfile
 
 SHORTEST_S = 10
@@ -22,6 +23,40 @@ MOST_PREDICTED = 1000
 """Of a longer queue only so many are laid out, from its front."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueuedJob:
+    """Best effort as it is laid out: so many processors for `left_s` of `duration_s`; so many `times`."""
+
+    submitted_s: int
+    duration_s: int
+    left_s: int
+    units: int
+    times: int = 1
+
+
+def pool_slowdown_percent(
+    capacity: int,
+    leases: Iterable[tuple[int, Span]],
+    runs: Iterable[QueuedJob],
+    waiting: Iterable[QueuedJob],
+    now_s: int,
+) -> int:
+    """The mean bounded slowdown of all that runs and waits, in hundredths; 100 if there is nothing.
+
+    `leases` are processors with when they are taken; runs and what waits are in their order.
+    """
+    profile = FreeProfile(capacity)
+    profile.forget_before(now_s)
+    for units, (start_s, end_s) in leases:
+        profile.add(start_s, end_s, -units)
+    slowdowns: list[int] = []
+    for job in (*runs, *islice(waiting, MOST_PREDICTED)):
+        for _ in range(min(job.times, MOST_PREDICTED)):
+            end_s = _lay(profile, job.units, job.left_s, capacity, now_s)
+            slowdowns.append(_slowdown(end_s - job.submitted_s, job.duration_s))
+    return sum(slowdowns) // len(slowdowns) if slowdowns else 100
+
+
 def slowdown_percent(
     board: QueueBoard,
     waiting: Iterable[WaitingWorkspace],
@@ -29,36 +64,38 @@ def slowdown_percent(
     unit: str,
     now_s: int,
 ) -> int:
-    """The mean bounded slowdown of all that runs and waits, in hundredths; 100 if there is nothing."""
-    capacity = sum(node.capacity[unit] for node in board.book.timeline.nodes)
-    profile = FreeProfile(capacity)
-    profile.forget_before(now_s)
-    for lease in leases:
-        for start_s, end_s in lease.spans:
-            profile.add(start_s, end_s, -lease.units)
-    slowdowns = [
-        _slowdown(end_s - run.submitted_s, run.workspace.duration_s)
-        for run, end_s in _runs(board, profile, unit, now_s)
-    ]
-    for each in islice(waiting, MOST_PREDICTED):
-        workspace = each.workspace
-        count = workspace.instances if workspace.is_parallel else 1
-        units, times = count * workspace.resources[unit], 1 if workspace.is_parallel else each.left
-        for _ in range(min(times, MOST_PREDICTED)):
-            end_s = _lay(profile, units, workspace.duration_s, capacity, now_s)
-            slowdowns.append(_slowdown(end_s - each.submitted_s, workspace.duration_s))
-    return sum(slowdowns) // len(slowdowns) if slowdowns else 100
+    """The same of the simulator's queue."""
+    return pool_slowdown_percent(
+        sum(node.capacity[unit] for node in board.book.timeline.nodes),
+        [(lease.units, span) for lease in leases for span in lease.spans],
+        _runs(board, unit, now_s),
+        (_waiting(each, unit) for each in waiting),
+        now_s,
+    )
 
 
-def _runs(
-    board: QueueBoard, profile: FreeProfile, unit: str, now_s: int
-) -> Iterable[tuple[BestEffortRun, int]]:
-    """Every run with its end: those that have begun first."""
-    capacity = sum(node.capacity[unit] for node in board.book.timeline.nodes)
+def _waiting(each: WaitingWorkspace, unit: str) -> QueuedJob:
+    workspace = each.workspace
+    count = workspace.instances if workspace.is_parallel else 1
+    return QueuedJob(
+        submitted_s=each.submitted_s,
+        duration_s=workspace.duration_s,
+        left_s=workspace.duration_s,
+        units=count * workspace.resources[unit],
+        times=1 if workspace.is_parallel else each.left,
+    )
+
+
+def _runs(board: QueueBoard, unit: str, now_s: int) -> Iterator[QueuedJob]:
+    """Every run: those that have begun first."""
     for run in sorted(board.runs.values(), key=lambda run: (not run.has_begun, run.order, run.index)):
         done_s = sum(max(0, min(each.end_s, now_s) - each.start_s - each.resume_s) for each in run.segments)
-        left_s = max(1, run.workspace.duration_s - done_s)
-        yield run, _lay(profile, run.together * run.workspace.resources[unit], left_s, capacity, now_s)
+        yield QueuedJob(
+            submitted_s=run.submitted_s,
+            duration_s=run.workspace.duration_s,
+            left_s=max(1, run.workspace.duration_s - done_s),
+            units=run.together * run.workspace.resources[unit],
+        )
 
 
 def _lay(profile: FreeProfile, units: int, duration_s: int, capacity: int, now_s: int) -> int:

@@ -10,6 +10,8 @@ from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.manager import JobManager
 from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
+from outrider.service.desk.leases.negotiation import Negotiation
+from outrider.service.desk.leases.recurring import RecurringAdmission
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.pool_room import PoolRooms
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
@@ -23,10 +25,13 @@ from outrider.service.desk.reservations.lifecycle import ReservationLifecycle
 from outrider.service.desk.reservations.repair import ReservationRepair
 from outrider.service.desk.reservations.transfers import DeadlineTransfers
 from outrider.service.desk.state.agenda import Agenda
+from outrider.service.desk.state.offers import HeldOffers
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.desk.views.images import ImageViews
 from outrider.service.desk.views.jobs import JobViews
+from outrider.service.desk.views.leases import LeaseViews
+from outrider.service.desk.views.report import ReportViews
 from outrider.service.desk.views.reservations import ReservationViews
 from outrider.service.desk.views.site import SiteViews
 from outrider.service.desk.views.transfers import TransferViews
@@ -41,6 +46,8 @@ class DeskComponents:
     site: Site
     troubles: Troubles
     admission: ReservationAdmission
+    negotiation: Negotiation
+    recurring: RecurringAdmission
     alarms: ReservationAlarms
     execution: PlanExecution
     copies: ReservationCopies
@@ -55,6 +62,8 @@ class DeskComponents:
     transfer_views: TransferViews
     views: ReservationViews
     site_views: SiteViews
+    report_views: ReportViews
+    lease_views: LeaseViews
     image_views: ImageViews
     rooms: PoolRooms
 
@@ -79,7 +88,8 @@ def make_components(
     deadlines = DeadlineTransfers(site, node_orders)
     alarms = ReservationAlarms(site, deadlines, log, meter)
     preemptible = PreemptibleJobs(site)
-    admission = ReservationAdmission(site, policies, preemptible)
+    offers = HeldOffers(site.book, site.settings.offers_held_s, site.settings.most_offers)
+    admission = ReservationAdmission(site, policies, preemptible, offers)
     execution = PlanExecution(site, node_orders, agenda, deadlines, alarms, events, log, meter)
     copies = ReservationCopies(site, node_orders, execution, alarms, troubles, events, log)
     repair = ReservationRepair(site, node_orders, admission, execution, copies, alarms, troubles, log)
@@ -105,10 +115,13 @@ def make_components(
         log,
         meter,
     )
+    views = ReservationViews(site, node_orders)
     return DeskComponents(
         site=site,
         troubles=troubles,
         admission=admission,
+        negotiation=Negotiation(site, admission, offers),
+        recurring=RecurringAdmission(site, admission),
         alarms=alarms,
         execution=execution,
         copies=copies,
@@ -121,7 +134,9 @@ def make_components(
         jobs=jobs,
         job_views=JobViews(site, node_orders, jobs),
         transfer_views=TransferViews(site, node_orders, best_effort, jobs),
-        views=ReservationViews(site, node_orders),
+        views=views,
+        lease_views=LeaseViews(site, views, offers),
+        report_views=ReportViews(site),
         site_views=SiteViews(site, node_orders),
         image_views=ImageViews(site, node_orders, jobs),
         rooms=PoolRooms(site, node_orders, troubles, log),

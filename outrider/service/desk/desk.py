@@ -23,7 +23,7 @@ from outrider.service.desk.batch.effect_queue import MOST_WAIT_S, EffectQueue
 from outrider.service.desk.batch.job_effects import job_of
 from outrider.service.desk.batch.reservation_effects import RESERVE
 from outrider.service.desk.components import DeskComponents, make_components
-from outrider.service.desk.dispatch import RequestDispatch
+from outrider.service.desk.dispatch import DECIDED, RequestDispatch
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.desk.reservations.admission import Doubtful
@@ -52,9 +52,7 @@ from outrider.service.requests import (
     BeginSubmission,
     Cancel,
     EndSubmission,
-    Modify,
     Reconcile,
-    Reserve,
     ShowStatus,
     Ticked,
     Woken,
@@ -212,7 +210,7 @@ class Desk:
             return self._status()
         if dispatch is None:
             return Trouble(code="unavailable", message="; ".join(self.troubles) or "the service is starting")
-        if isinstance(request, (Reserve, Modify)):
+        if isinstance(request, DECIDED):
             return dispatch.decide(
                 asked, self._policies, self.troubles, program, is_judged=is_judged, is_sure=is_sure
             )

@@ -8,9 +8,9 @@ from dataclasses import replace
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
-from outrider.service.answers import Answer, Decision, TransferList, Trouble
+from outrider.service.answers import Answer, Decision, ReservationList, TransferList, Trouble
 from outrider.service.desk.components import DeskComponents
-from outrider.service.desk.reservations.admission import Doubtful, Wish, no_doubts
+from outrider.service.desk.reservations.admission import Doubtful, Judged, Wish, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
 from outrider.service.desk.state.node_list import ListedNode
 from outrider.service.desk.state.permissions import may_read
@@ -19,6 +19,7 @@ from outrider.service.desk.state.site import Live
 from outrider.service.meter import Log, Meter
 from outrider.service.ports import AskProgram
 from outrider.service.requests import (
+    Accept,
     Asked,
     AskStart,
     Caller,
@@ -27,21 +28,26 @@ from outrider.service.requests import (
     ListDecisions,
     ListImages,
     ListJobs,
+    ListLeases,
     ListNodes,
     ListReservations,
     ListTransfers,
     Modify,
     Recall,
+    Report,
     Request,
     Reserve,
     Show,
     ShowJob,
+    ShowLease,
     ShowTimeline,
 )
 from outrider.store.errors import Conflict
 from outrider.store.records import RecordedAnswer as StoredAnswer
 
-Deciding = Reserve | Modify
+Deciding = Accept | Reserve | Modify
+DECIDED = (Accept, Reserve, Modify)
+"""The requests that may be refused, and are answered with a decision."""
 
 
 class RequestDispatch:
@@ -73,6 +79,12 @@ class RequestDispatch:
             return self._transfers(request, caller)
         if isinstance(request, ShowTimeline):
             return site_views.timeline(request)
+        if isinstance(request, ListLeases):
+            return self._parts.lease_views.leases(request, caller)
+        if isinstance(request, ShowLease):
+            return self._parts.lease_views.details(request.name, caller)
+        if isinstance(request, Report):
+            return self._parts.report_views.report(request, caller)
         if isinstance(request, Recall):
             return self.recall(request, caller)
         if isinstance(request, ListJobs):
@@ -98,12 +110,17 @@ class RequestDispatch:
     ) -> Answer | AskProgram | Doubtful:
         """Reserve, plan or modify; or first the site's own program is to be asked, or its nodes."""
         request, caller, admission = asked.request, asked.caller, self._parts.admission
-        assert isinstance(request, (Reserve, Modify))
+        assert isinstance(request, DECIDED)
         known = self._recalled(caller, request)
         if known is not None:
             return known
         if troubles:
             return Trouble(code="unavailable", message=f"nothing is promised now: {'; '.join(troubles)}")
+        if isinstance(request, Accept):
+            offered = self._parts.negotiation.offered(request, caller)
+            if isinstance(offered, Trouble):
+                return offered
+            request = offered
         self._parts.reconciler.about_to_promise()
         live: Live | None = None
         if isinstance(request, Modify):
@@ -125,12 +142,16 @@ class RequestDispatch:
                 uid=caller.uid,
             )
         if isinstance(request, Reserve):
+            judged = self._judged(request, wish, program, is_sure=is_sure)
+            if not isinstance(judged, Judged):
+                return judged
+            # What the site's own program would say of other terms is not known.
+            is_open = program is None
+            answer: Answer = (
+                self._parts.negotiation.answered(request, wish, judged) if is_open else judged.decision
+            )
             if request.is_plan:
-                return admission.plan(wish, program)
-            found_room = self._reserve(wish, program, is_sure=is_sure)
-            if isinstance(found_room, Doubtful):
-                return found_room
-            answer: Answer = found_room
+                return answer
         else:
             assert live is not None
             answer = self._modify(live, wish, request, program)
@@ -139,8 +160,11 @@ class RequestDispatch:
         return answer
 
     def cancel(self, request: Cancel, caller: Caller, store_trouble: str) -> Answer:
-        """Cancel a reservation; one that is over stays as it is."""
+        """Cancel a reservation, or all of one that recurs; one that is over stays as it is."""
         views = self._parts.views
+        series = views.series(request.name)
+        if series and not store_trouble:
+            return self._cancel_series(series, caller)
         found = views.find(request.name, caller)
         if isinstance(found, Trouble):
             return found
@@ -150,18 +174,36 @@ class RequestDispatch:
             return _not_yours(found.name)
         if store_trouble:
             return Trouble(code="unavailable", message=store_trouble)
-        is_own = caller.uid == found.record.owner.uid
-        why = "cancelled by its user" if is_own else f"cancelled by {caller.user}"
-        self._parts.lifecycle.cancel(found, caller, why)
+        self._parts.lifecycle.cancel(found, caller, _canceller(found, caller))
         return views.details(found.record, caller)
 
-    def _reserve(self, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool) -> Decision | Doubtful:
-        parts = self._parts
-        decision = parts.admission.reserve(wish, program, no_doubts if is_sure else parts.rooms.doubts)
-        if isinstance(decision, Decision) and decision.result == "accepted":
+    def _cancel_series(self, series: list[Live], caller: Caller) -> Answer:
+        """All occurrences that are not over."""
+        if not may_read(series[0].record, caller):
+            return _not_yours(series[0].document.series)
+        for live in series:
+            self._parts.lifecycle.cancel(live, caller, _canceller(live, caller))
+        views = tuple(self._parts.views.past(live.record, caller) for live in series)
+        return ReservationList(reservations=views, next_after=None)
+
+    def _judged(
+        self, request: Reserve, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool
+    ) -> Judged | Doubtful | Trouble:
+        parts, doubts = self._parts, no_doubts if is_sure else self._parts.rooms.doubts
+        if request.starts:
+            judged = parts.recurring.decide(request, wish, program, doubts)
+        elif request.is_plan:
+            return parts.admission.plan(wish, program)
+        else:
+            judged = parts.admission.reserve(wish, program, doubts)
+        if not isinstance(judged, Judged) or judged.decision.result != "accepted" or request.is_plan:
+            return judged
+        decision = judged.decision
+        names = [each.name for each in decision.occurrences if each.name] or [decision.name]
+        for name in names:
             # Its image may be there or on its way already; and its beginning and end are to come.
-            parts.execution.arrange(parts.site.live[decision.name])
-        return decision
+            parts.execution.arrange(parts.site.live[name])
+        return judged
 
     def _modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:
         parts, before = self._parts, set(live.nodes)
@@ -247,6 +289,11 @@ class RequestDispatch:
         )
         self.unwritten[caller.uid, request.key] = answer
         site.write(lambda promise: promise.answer(answer))
+
+
+def _canceller(live: Live, caller: Caller) -> str:
+    is_own = caller.uid == live.record.owner.uid
+    return "cancelled by its user" if is_own else f"cancelled by {caller.user}"
 
 
 def _not_yours(name: str) -> Trouble:

@@ -15,8 +15,13 @@ from outrider.service.ports import FoundImage, ImageTrouble
 from outrider.service.requests import Caller, Recall, Request, Reserve
 from outrider.service.web.errors import ErrorProblem, of_trouble, refused
 from outrider.service.web.limits import Crew, Limits
-from outrider.service.web.requests.bodies import WorkspaceBody
-from outrider.service.web.requests.understanding import understand_reservation, understand_zone
+from outrider.service.web.requests.bodies import ReserveBody
+from outrider.service.web.requests.understanding import (
+    understand_price,
+    understand_reservation,
+    understand_starts,
+    understand_zone,
+)
 
 Kind = TypeVar("Kind", bound=Answer)
 Found = TypeVar("Found")
@@ -55,8 +60,8 @@ class Asker:
         self._steward.close()
         self._counters.close()
 
-    async def ask(self, caller: Caller, request: Request, kind: type[Kind]) -> Kind:
-        """The answer of this kind. A Trouble is raised as a refusal."""
+    async def ask(self, caller: Caller, request: Request, kind: type[Kind] | tuple[type[Kind], ...]) -> Kind:
+        """The answer of this kind, or of one of these. A Trouble is raised as a refusal."""
         answer = await self.wait_for(self.front.ask(caller, request))
         if isinstance(answer, Trouble):
             raise of_trouble(answer)
@@ -77,15 +82,19 @@ class Asker:
             raise TypeError(f"a recalled answer is a {type(answer).__name__}")
         return answer
 
-    async def wanted(self, caller: Caller, body: WorkspaceBody) -> Reserve:
+    async def wanted(self, caller: Caller, body: ReserveBody) -> Reserve:
         """The reservation that a body asks for, with its image as found."""
         now_s = self.front.now_s()
         workspace = await self.read(caller, lambda: understand_reservation(body, now_s))
+        starts = await self.read(caller, lambda: understand_starts(body, workspace, now_s))
         return Reserve(
             workspace=workspace,
             image=await self.resolve(caller, workspace.metadata.image),
             account=body.account,
             zone=understand_zone(body.zone),
+            starts=starts,
+            most_price=understand_price(body.max_price),
+            is_best_fit=body.best_fit,
         )
 
     async def resolve(self, caller: Caller, image: ImageSection) -> FoundImage:

@@ -90,16 +90,17 @@ def look_up(uid: int, gid: int, administrators: Administrators) -> Caller:
     """The caller with all groups of the user database; one that it does not know has their number for
     a name, and the group that was vouched for."""
     gids: tuple[int, ...]
+    primary = gid
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
         user, gids = str(uid), (gid,)
     else:
-        user = entry.pw_name
+        user, primary = entry.pw_name, entry.pw_gid
         gids = tuple(sorted(set(os.getgrouplist(user, entry.pw_gid))))
     groups = tuple(_group_name(each) for each in gids)
     is_admin = uid == 0 or user in administrators.users or not administrators.groups.isdisjoint(groups)
-    return Caller(uid=uid, user=user, gids=gids, groups=groups, is_admin=is_admin)
+    return Caller(uid=uid, user=user, gids=gids, groups=groups, is_admin=is_admin, group=_group_name(primary))
 
 
 def _uids(users: Iterable[str]) -> set[int]:

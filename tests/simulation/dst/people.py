@@ -10,6 +10,7 @@ from outrider.metadata.workspace import DeploymentSection, ImageSection, Metadat
 from outrider.service.answers import Answer, Decision, Replied, ReservationDetails, Trouble
 from outrider.service.ports import FoundImage
 from outrider.service.requests import (
+    Accept,
     Asked,
     Caller,
     Cancel,
@@ -136,12 +137,16 @@ class People:
         """Somebody does something."""
         random = self._random
         what = random.choice(
-            ("reserve", "reserve", "reserve", "plan", "modify", "cancel", "look", "earliest", "look")
+            ("reserve", "reserve", "again", "accept", "plan", "modify", "cancel", "look", "earliest", "look")
         )
         self.counts[what] = self.counts.get(what, 0) + 1
         caller = random.choice(USERS)
         if what == "reserve":
             self.send(caller, self.reserve(self.some_wish()))
+        elif what == "again":
+            self.send(caller, self.reserve(self.repeated(self.some_wish())))
+        elif what == "accept":
+            self.accept_offer(caller, self.some_wish())
         elif what == "plan":
             self.compare_plan(caller, self.some_wish())
         elif what == "earliest":
@@ -160,6 +165,32 @@ class People:
     def reserve(self, wanted: Reserve) -> Reserve:
         key = self._key()
         return replace(wanted, key=key, request_hash=key)
+
+    def repeated(self, wanted: Reserve) -> Reserve:
+        """The same a few times, all or nothing or as a best fit."""
+        deployment = wanted.workspace.deployment
+        assert deployment is not None
+        if deployment.finish_by_s is not None or deployment.start_s is None:
+            return wanted
+        step_s, first_s = deployment.duration_s + self._random.choice((0, 40, 200)), deployment.start_s
+        starts = tuple(first_s + number * step_s for number in range(self._random.randint(2, 3)))
+        return replace(wanted, starts=starts, is_best_fit=self._random.random() < 0.5)
+
+    def accept_offer(self, caller: Caller, wanted: Reserve) -> None:
+        """What is offered in the place of a refusal is accepted, at once or a while later."""
+        (refused,) = self._at_once(caller, (self.reserve(wanted),))
+        if not isinstance(refused, Decision) or refused.offers_until_s is None:
+            return
+        offer, key = self._random.choice(refused.offers), self._key()
+        request = Accept(name=offer.name, key=key, request_hash=key)
+        if self._random.random() < 0.5:
+            self._clock.after(self._random.randrange(60_000), lambda: self.send(caller, request))
+            return
+        (answer,) = self._at_once(caller, (request,))
+        if isinstance(answer, Decision):
+            self._trace.note("offer accepted at once")
+            if (answer.result, answer.start_s, answer.end_s) != ("accepted", offer.start_s, offer.end_s):
+                raise Violation(f"{offer} was answered {answer}")
 
     def modify(self, told: Told) -> None:
         random = self._random
@@ -202,7 +233,9 @@ class People:
         plan, reserved = self._at_once(caller, (replace(wanted, is_plan=True), self.reserve(wanted)))
         if isinstance(plan, Decision) and isinstance(reserved, Decision):
             self._trace.note("plan and reservation compared")
-            if plan != replace(reserved, name=""):
+            untold = tuple(replace(each, name="") for each in reserved.offers)
+            unheld = replace(reserved, offers=untold, offers_until_s=None, are_offers_protected=False)
+            if plan != replace(unheld, name=""):
                 raise Violation(f"a plan was answered {plan}, and the reservation {reserved}")
 
     def try_earliest(self, caller: Caller, wanted: Reserve) -> None:
@@ -301,8 +334,8 @@ class People:
             if answer.code == "not-found" and isinstance(request, Show) and request.name in self.told:
                 raise Violation(f"{request.name} was promised, and {answer.message}")
             return
-        if isinstance(request, (Reserve, Modify)) and isinstance(answer, Decision):
-            if request.is_plan:
+        if isinstance(request, (Accept, Reserve, Modify)) and isinstance(answer, Decision):
+            if not isinstance(request, Accept) and request.is_plan:
                 return
             key = (errand.caller.uid, request.key)
             before = self._answers.setdefault(key, answer)
@@ -315,22 +348,21 @@ class People:
             if state not in ("cancelled", "ended", "failed"):
                 raise Violation(f"{request.name} was cancelled and is {state}")
 
-    def _promised(self, caller: Caller, request: Reserve | Modify, answer: Decision, *, is_new: bool) -> None:
+    def _promised(
+        self, caller: Caller, request: Accept | Reserve | Modify, answer: Decision, *, is_new: bool
+    ) -> None:
         assert answer.start_s is not None
         assert answer.end_s is not None
         if not is_new:
             return
-        before = self.told.get(answer.name)
-        if isinstance(request, Reserve) and before is not None:
-            raise Violation(f"the name {answer.name} is given twice")
-        told = Told(
-            name=answer.name,
-            caller=caller,
-            start_s=answer.start_s,
-            end_s=answer.end_s,
-            at_s=self._clock.now_s(),
-        )
-        if before is None:
-            self.told[answer.name] = told
-        else:
-            before.start_s, before.end_s = told.start_s, told.end_s
+        for name, start_s, end_s in [
+            (each.name, each.start_s, each.end_s) for each in answer.occurrences if each.name
+        ] or [(answer.name, answer.start_s, answer.end_s)]:
+            before = self.told.get(name)
+            if not isinstance(request, Modify) and before is not None:
+                raise Violation(f"the name {name} is given twice")
+            if before is None:
+                at_s = self._clock.now_s()
+                self.told[name] = Told(name=name, caller=caller, start_s=start_s, end_s=end_s, at_s=at_s)
+            else:
+                before.start_s, before.end_s = start_s, end_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from outrider.service import answers
+from outrider.service.answers.leases import Offer
 
 NOW_S = 1_901_023_500
 """14:05 on 29 March 2030, UTC."""
@@ -31,6 +32,17 @@ REFUSED = answers.Decision(
     reason="ubuntu.qcow2 (2.0 GiB) cannot reach 4 nodes by 14:30: the link is booked until 14:28",
     earliest_start_s=START_S + 40 * MINUTE_S,
     remedies=("ask for 2 nodes, where the image is already", "choose a smaller image"),
+    offers=(
+        Offer(
+            name="offer-k3mzqa-1", kind="later", start_s=START_S + 40 * MINUTE_S,
+            end_s=START_S + 160 * MINUTE_S, node_count=4, nodes="n[1-4]",
+        ),
+        Offer(
+            name="offer-k3mzqa-2", kind="fewer-nodes", start_s=START_S, end_s=START_S + 2 * HOUR_S,
+            node_count=2, nodes="n[3-4]",
+        ),
+    ),
+    offers_until_s=NOW_S + 60, are_offers_protected=True,
 )  # fmt: skip
 VIEW = answers.ReservationView(
     name="render-17", number=17, state="preparing", user="ada", account="physics", nodes="n[1-4]",

@@ -372,7 +372,7 @@ def test_a_newer_schema_is_refused_in_a_sentence_and_left_alone(tmp_path: Path) 
         other.execute("INSERT INTO schema VALUES (99, 0)")
     other.close()
 
-    with pytest.raises(TooNew, match="schema version 99, this program knows up to 3: upgrade"):
+    with pytest.raises(TooNew, match="schema version 99, this program knows up to 4: upgrade"):
         SqliteStore.open(path, 0)
     other = sqlite3.connect(path)
     assert other.execute("SELECT max(version) FROM schema").fetchone() == (99,)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from cachemgr.base.sizes import in_words
 from cachemgr.base.times import span_in_words
-from outrider.cli.asking.display.words import When, image_name, percent, rate_in_words, short
+from outrider.cli.asking.display.words import When, image_name, money, percent, rate_in_words, short
 from outrider.service.answers import (
     ImageOnNodes,
     ImageView,
@@ -20,6 +20,7 @@ from outrider.service.answers import (
     ShareView,
     TransferView,
 )
+from outrider.service.answers.leases import LeaseView, ReportLine
 
 V = TypeVar("V")
 Columns = tuple[tuple[str, Callable[[V, When], object]], ...]
@@ -125,4 +126,40 @@ SHARES: Columns[ShareView] = (
     (">REFUSED", lambda each, when: f"{each.refused:,}"),
     (">IN_ALL", lambda each, when: _amount(each.held_in_all if each.nodes > 1 else None, each.unit)),
     ("NODES", lambda each, when: each.nodes or ""),
+)
+REPORT: Columns[ReportLine] = (
+    ("PAYER", lambda each, when: each.payer),
+    (">RESERVATIONS", lambda each, when: f"{each.reservations:,}"),
+    (">NODE_HOURS", lambda each, when: f"{each.node_seconds / 3600:,.1f}"),
+    (">CHARGED", lambda each, when: money(each.charged)),
+    (">BOOKED", lambda each, when: money(each.booked)),
+    (">REFUSED", lambda each, when: f"{each.refused:,}"),
+    (">LOST", lambda each, when: money(each.lost_to_refusals)),
+    (">TOO_DEAR", lambda each, when: f"{each.too_dear:,}"),
+    (">LOST_TO_PRICE", lambda each, when: money(each.lost_to_price)),
+)
+REPORT_FIELDS = (
+    "payer",
+    "reservations",
+    "node_seconds",
+    "charged",
+    "booked_reservations",
+    "booked",
+    "refused",
+    "lost_to_refusals",
+    "too_dear",
+    "lost_to_price",
+)
+LEASES: Columns[LeaseView] = (
+    ("NAME", lambda each, when: each.name),
+    ("KIND", lambda each, when: each.kind),
+    ("STATE", lambda each, when: each.state),
+    ("USER", lambda each, when: each.user),
+    (">NODES", lambda each, when: each.node_count),
+    ("NODELIST", lambda each, when: each.nodes),
+    ("START", lambda each, when: when.column(each.start_s)),
+    ("END", lambda each, when: when.column(each.end_s)),
+    (">LEFT", lambda each, when: each.left),
+    ("LAST_END", lambda each, when: when.column(each.last_end_s)),
+    (">PRICE", lambda each, when: "" if each.price is None else money(each.price)),
 )

@@ -8,7 +8,14 @@ from cachemgr.base.sizes import in_words
 from cachemgr.base.tables import printable
 from cachemgr.base.times import span_in_words
 from outrider.cli.asking.display.terminal import Paint, facts
-from outrider.cli.asking.display.words import When, image_name, nodes_in_words, short, slack_in_words
+from outrider.cli.asking.display.words import (
+    When,
+    image_name,
+    money,
+    nodes_in_words,
+    short,
+    slack_in_words,
+)
 from outrider.service.answers import Decision, ImageView
 
 WORKFLOWS = {
@@ -33,6 +40,8 @@ def accepted_screen(decision: Decision, when: When, paint: Paint, head: str, fol
             ("ready", _ready(decision, when)),
             ("to move", _to_move(decision)),
             ("saved", _saved(decision)),
+            ("all", _occurrences(decision, when)),
+            ("price", "" if decision.price is None else money(decision.price)),
             ("next", following),
         ],
         paint,
@@ -57,15 +66,62 @@ def refused_screen(decision: Decision, when: When, paint: Paint, head: str, agai
             ("image", image_line(decision.image)),
             ("earliest", earliest),
             ("or" if earliest else "try", "\n".join(remedies)),
+            ("offers", _offers(decision, when)),
         ],
         paint,
     )
     return "\n".join([*lines, shown])
 
 
+_OFFERED = {
+    "later": "later",
+    "fewer-nodes": "fewer nodes",
+    "shorter": "a shorter time",
+    "fewer-nodes-later": "fewer nodes, later",
+    "shorter-with-fewer-nodes": "a shorter time, fewer nodes",
+}
+
+
+def _occurrences(decision: Decision, when: When) -> str:
+    """Of one that recurs: how many are accepted, and which are not."""
+    found = decision.occurrences
+    kept = [each for each in found if each.result == "accepted"]
+    if not kept:
+        return ""
+    last = f", the last {when.period(kept[-1].start_s, kept[-1].end_s)}" if len(kept) > 1 else ""
+    named = f", {printable(kept[0].name)} to {printable(kept[-1].name)}" if kept[0].name else ""
+    lines = [f"{len(kept)} of {len(found)} occurrences{named}{last}"]
+    refused = [each for each in found if each.result != "accepted"]
+    lines += [
+        f"not {when.period(each.start_s, each.end_s)}: {printable(each.reason)}"
+        for each in refused[:MOST_REMEDIES]
+    ]
+    return "\n".join(
+        [*lines, *([f"and {len(refused) - MOST_REMEDIES} more"] * (len(refused) > MOST_REMEDIES))]
+    )
+
+
+def _offers(decision: Decision, when: When) -> str:
+    """What would be accepted instead, each with what it is accepted by."""
+    lines = []
+    for each in decision.offers[:MOST_REMEDIES]:
+        name = f"{printable(each.name)}  " if each.name else ""
+        kind = printable(_OFFERED.get(each.kind, each.kind))
+        nodes = nodes_in_words(each.node_count, printable(each.nodes))
+        price = "" if each.price is None else f", for {money(each.price)}"
+        lines.append(f"{name}{kind}: {nodes}, {when.period(each.start_s, each.end_s)}{price}")
+    until_s = decision.offers_until_s
+    if lines and until_s is not None:
+        held = f"until {when.clock(until_s)} ({when.distance(until_s)})"
+        protection = "" if decision.are_offers_protected else "; another user's request may take their place"
+        lines.append(f"held {held}{protection}: outrider accept {printable(decision.offers[0].name)}")
+    return "\n".join(lines)
+
+
 def next_steps(decision: Decision, batch_system: str) -> str:
     """What to type next: to see it come about, and to use it."""
-    name, node_count = printable(decision.name), decision.node_count
+    first = next((each.name for each in decision.occurrences if each.name), decision.name)
+    name, node_count = printable(first), decision.node_count
     shown = f"outrider show {shlex.quote(name)}"
     form = WORKFLOWS.get(batch_system)
     if form is None:

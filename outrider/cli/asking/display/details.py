@@ -10,7 +10,7 @@ from cachemgr.base.times import span_in_words
 from outrider.cli.asking.display.decision import image_line, qsub_form
 from outrider.cli.asking.display.staging import staging_lines
 from outrider.cli.asking.display.terminal import Paint, facts
-from outrider.cli.asking.display.words import SHORT_DIGEST, When, nodes_in_words, slack_in_words
+from outrider.cli.asking.display.words import SHORT_DIGEST, When, money, nodes_in_words, slack_in_words
 from outrider.service.answers import PlannedTransfer, Receipt, ReservationDetails
 
 MOST_TRANSFERS = 20
@@ -57,6 +57,7 @@ def _facts(details: ReservationDetails, when: When) -> list[tuple[str, str]]:
             "submit",
             "" if is_over or not details.key else qsub_form(details.key, details.environment, details.slots),
         ),
+        ("price", "" if is_over or details.price is None else money(details.price)),
         ("receipt", receipt_words(details.receipt, when) if details.receipt else ""),
     ]
 
@@ -89,6 +90,8 @@ def receipt_words(receipt: Receipt, when: When) -> str:
     if receipt.sources:
         sources = (_DIGEST.sub(r"\1", printable(each)) for each in receipt.sources)
         told.append(f"from {', '.join(sources)}")
+    if receipt.price is not None and receipt.charged is not None:
+        told.append(f"charged {money(receipt.charged)} of {money(receipt.price)}")
     if receipt.words:
         told.append(printable(receipt.words))
     return "\n".join(told)

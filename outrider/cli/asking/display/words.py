@@ -106,5 +106,10 @@ def slack_in_words(slack_s: int) -> str:
     return f"{span_in_words(abs(slack_s))} {side} the start"
 
 
+def money(amount: int) -> str:
+    """Thousandths of the site's unit: 12.500."""
+    return f"{amount // 1000:,}.{amount % 1000:03}"
+
+
 def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -17,6 +17,7 @@ from outrider.metadata.fields import Digest, Duration, Mode, Name, Size, Uri
 from outrider.metadata.validation import Section, contradiction
 from outrider.service.daemon.configuration.backend import BackendSection
 from outrider.service.daemon.configuration.jobs import JobsSection
+from outrider.service.daemon.configuration.reservations import ReservationsSection
 from outrider.service.daemon.configuration.types import (
     Address,
     Names,
@@ -387,6 +388,10 @@ class Config(Section):
     jobs: JobsSection = Field(
         default_factory=all_defaults(JobsSection), description="best-effort jobs that name an image"
     )
+    reservations: ReservationsSection = Field(
+        default_factory=all_defaults(ReservationsSection),
+        description="those that recur, and offers",
+    )
     limits: LimitsSection = Field(default_factory=all_defaults(LimitsSection), description="what is too much")
     administrators: AdministratorsSection = Field(
         default_factory=all_defaults(AdministratorsSection), description="who may see and do everything"
@@ -451,6 +456,9 @@ def settings_of(config: Config) -> Settings:
         keep_history_s=timings.history_s,
         most_reservations=config.limits.reservations,
         most_refusals=config.limits.refusals,
+        offers_held_s=config.reservations.offers_held_s,
+        most_occurrences=config.reservations.occurrences,
+        most_offers=config.reservations.offered_users,
         most_calls=config.limits.calls,
         longest_wait_s=config.jobs.longest_wait_s,
         note_every_s=timings.note_s,

@@ -62,6 +62,12 @@ def _rate(value: object) -> int:
     return 0 if str(value).strip() == "0" else size_bytes(value)
 
 
+def _time_or_none(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise TextError(f"{named(value)} is not a length of time: write one like 60s, or 0")
+    return 0 if str(value).strip() == "0" else parse_duration(str(value))
+
+
 def _registries(value: object) -> tuple[str, ...]:
     words = value.replace(",", " ").split() if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
@@ -99,6 +105,12 @@ Rate = Annotated[
     WithJsonSchema({"type": ["integer", "string"], "examples": ["22MB", 0]}),
 ]
 """Bytes a second; unlike a size it may be nothing."""
+TimeOrNone = Annotated[
+    int,
+    BeforeValidator(_time_or_none),
+    WithJsonSchema({"type": ["integer", "string"], "examples": ["60s", 0]}),
+]
+"""A length of time, or 0."""
 S = TypeVar("S", bound=Section)
 Names = Annotated[tuple[Account, ...], Field(max_length=MOST_NAMES, strict=False)]
 

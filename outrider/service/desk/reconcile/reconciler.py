@@ -73,6 +73,7 @@ class Reconciler:
     def seen(self, sight: Sight, asked: tuple[str, ...]) -> tuple[str, ...]:
         """Take in a look at the batch system; what was found to differ, in words. `asked` are the nodes
         whose daemons were asked for with it."""
+        self._site.seen_jobs = sight.jobs
         silent = self._watch.silent()
         self._watch.looked(asked, sight.silent)
         self._judge(name for name in (*silent, *asked))
@@ -224,7 +225,7 @@ class Reconciler:
         past = site.store.reservation(name)
         if past is None:
             # A copy of the store was put back: its name is somebody's, and is not given again.
-            number = name.rpartition("-")[2]
+            number = name.rpartition("-")[2].partition(".")[0]
             if number.isascii() and number.isdecimal() and len(number) < MOST_DIGITS:
                 site.skip_numbers(int(number))
             yield f"reservation {name} is in the batch system, and nothing is known of it: {STRANGE}"

@@ -17,6 +17,7 @@ from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, Review, assess
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.earliest import earliest_start
+from outrider.core.reservations.planning import plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.core.reservations.renegotiation import Renegotiated, change_end, renegotiate
 from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
@@ -29,8 +30,11 @@ from outrider.service.desk.batch.reservation_effects import reserve_effect
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.reservations import decision as replies
 from outrider.service.desk.reservations.booked_usage import review_of, standing_of
+from outrider.service.desk.reservations.prices import TOO_DEAR, Prices, entry_of_refusal
+from outrider.service.desk.reservations.prices import objection as too_dear
 from outrider.service.desk.state.documents import Document, Record, document_of, stem_of
 from outrider.service.desk.state.node_list import parts, whole
+from outrider.service.desk.state.offers import HeldOffers
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.requests import Caller, Modify, Reserve
 from outrider.store.records import ReservationOwner
@@ -49,6 +53,11 @@ class Wish:
     document: Document
     workspace: Workspace
     zone: tzinfo
+    most_price: int | None = None
+    offered_price: int | None = None
+    """What it was offered for, if it is an offer that is accepted."""
+    beside: tuple[ReservationPlan, ...] = ()
+    """What is accepted together with it, and is in the book already, but not among the reservations."""
 
     @property
     def requester(self) -> Requester:
@@ -62,6 +71,14 @@ class Doubtful:
     nodes: dict[str, int]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """An answer, and as the core gave it if it is no."""
+
+    decision: Decision
+    rejected: Rejected | None = None
+
+
 Doubts = Callable[[ReservationPlan], dict[str, int]]
 
 
@@ -73,8 +90,12 @@ def no_doubts(plan: ReservationPlan) -> dict[str, int]:
 class ReservationAdmission:
     """Decides, and notes what follows from it; the desk writes it down and tells."""
 
-    def __init__(self, site: Site, policies: Policies, preemptible: PreemptibleJobs) -> None:
+    def __init__(
+        self, site: Site, policies: Policies, preemptible: PreemptibleJobs, offers: HeldOffers
+    ) -> None:
         self._site = site
+        self._offers = offers
+        self.prices = Prices(site)
         self._preemptible = preemptible
         self.policies = policies
 
@@ -95,7 +116,13 @@ class ReservationAdmission:
                 "or submit it as best effort",
             )
         return Wish(
-            caller=caller, account=request.account, document=document, workspace=workspace, zone=request.zone
+            caller=caller,
+            account=request.account,
+            document=document,
+            workspace=workspace,
+            zone=request.zone,
+            most_price=request.most_price,
+            offered_price=request.offered_price,
         )
 
     def changed(self, live: Live, request: Modify, caller: Caller) -> Wish | Trouble:
@@ -126,38 +153,56 @@ class ReservationAdmission:
             zone=request.zone,
         )
 
-    def plan(self, wish: Wish, program: PolicyRefusal | None) -> Decision:
+    def plan(self, wish: Wish, program: PolicyRefusal | None) -> Judged:
         """The answer that `reserve` would give now."""
-        return replace(self._decide(wish, program)[0], name="")
+        answer = self.answer(wish, program)
+        decision = replace(self.decision(wish, answer), name="")
+        return Judged(decision=decision, rejected=answer if isinstance(answer, Rejected) else None)
 
     def reserve(
         self, wish: Wish, program: PolicyRefusal | None, doubts: Doubts = no_doubts
-    ) -> Decision | Doubtful:
+    ) -> Judged | Doubtful:
         """Accept the reservation, or refuse it. The answer is put together before anything changes.
 
         Where there are doubts whether its nodes have the room, nothing is decided.
         """
         site = self._site
-        decision, admission = self._decide(wish, program)
+        admission = self.answer(wish, program)
         if isinstance(admission, Accepted) and (nodes := doubts(admission.plan)):
             return Doubtful(nodes=nodes)
+        decision = self.decision(wish, admission)
         if isinstance(admission, Rejected):
             decision = replace(decision, name="")
-            name = wish.document.workspace
-        else:
-            name = decision.name
-            site.book.commit(admission.plan, site.now_s)
-            self._enter(wish, admission.plan)
-        self._note("reserve", name, decision, wish.caller)
-        return decision
+            self.lose(wish, decision)
+            self.note("reserve", wish.document.workspace, decision, wish.caller)
+            return Judged(decision=decision, rejected=admission)
+        site.book.commit(admission.plan, site.now_s)
+        self.enter(wish, admission.plan)
+        self.note("reserve", decision.name, decision, wish.caller)
+        return Judged(decision=decision)
 
-    def _note(self, kind: str, name: str, decision: Decision, caller: Caller) -> None:
+    def lose(self, wish: Wish, decision: Decision) -> None:
+        """Write down what nobody pays because a request is refused."""
+        site, caller = self._site, wish.caller
+        if decision.price is None or (site.refusals.is_full(caller.uid) and not caller.is_admin):
+            return
+        is_too_dear = decision.reason.startswith(TOO_DEAR)
+        entry = entry_of_refusal(
+            caller, wish.account, wish.document, wish.workspace, decision.price, site.now_s,
+            is_too_dear=is_too_dear,
+        )  # fmt: skip
+        site.write(lambda promise: promise.enter(entry))
+
+    def note(self, kind: str, name: str, decision: Decision, caller: Caller) -> None:
         """Write a decision down. Of refusals there may be too many of one user."""
         is_bound = decision.result != "accepted" and not caller.is_admin
         note = self._site.note_refusal if is_bound else self._site.note
         note(kind, name, decision.result, decision.reason, uid=caller.uid)
 
-    def _decide(self, wish: Wish, program: PolicyRefusal | None) -> tuple[Decision, Accepted | Rejected]:
+    def answer(
+        self, wish: Wish, program: PolicyRefusal | None, *, tells_earliest: bool = True
+    ) -> Accepted | Rejected:
+        """What the core says of a wish, with all that the site's policies say. Nothing is changed."""
         site = self._site
         policy = self._policy(wish)
         admission = self._assess(wish, program) or assess(
@@ -165,11 +210,11 @@ class ReservationAdmission:
             wish.workspace,
             site.now_s,
             policy=policy,
+            tells_earliest=tells_earliest,
             choice=self._gentlest,
-            review=self._review(""),
+            review=self._review("", wish),
         )
-        admission = self._allowed(wish, admission, policy)
-        return self._decision(wish, admission), admission
+        return self._allowed(wish, admission)
 
     def _gentlest(self, plan: ReservationPlan) -> ReservationPlan:
         """The nodes on which preemptible jobs lose least by making way."""
@@ -182,30 +227,46 @@ class ReservationAdmission:
         site = self._site
         rejected = self._assess(wish, program)
         if rejected is not None:
-            return replace(self._decision(wish, rejected), name=live.name)
+            return replace(self.decision(wish, rejected), name=live.name)
         if live.name not in site.book.entries:
             words = f"reservation {live.name} has lost its nodes: cancel it, or ask again later"
             return Trouble(code="conflict", message=words)
         if live.reservation.start_s <= site.now_s:
             return self._extend(live, wish, request)
         answer = self._renegotiate(live, wish, is_plan=True)
-        decision = replace(self._decision(wish, answer.admission), name=live.name)
+        decision = replace(self.decision(wish, answer.admission), name=live.name)
         if not request.is_plan:
-            self._note("modify", live.name, decision, wish.caller)
+            self.note("modify", live.name, decision, wish.caller)
             if isinstance(answer.admission, Accepted):
                 self.moved(live, self._renegotiate(live, wish, is_plan=False), "changed by its user")
+                self._site.change(live, receipt=replace(live.kept, price=decision.price))
         return decision
 
     def _renegotiate(self, live: Live, wish: Wish, *, is_plan: bool) -> Renegotiated:
         site = self._site
-        policy, review = self._policy(wish, without=live), self._review(live.name)
+        policy, review = self._policy(wish, without=live), self._review(live.name, wish)
         return renegotiate(
             site.book, wish.workspace, site.now_s, policy=policy, is_plan=is_plan, review=review
         )
 
-    def _review(self, without: str) -> Review:
-        """What the policies say of a plan, with one reservation of the book left out."""
-        return review_of(self._site, self.policies, without)
+    def _review(self, without: str, wish: Wish) -> Review:
+        """What the policies say of a plan, with one reservation of the book left out; and whether it would
+        take what another user is offered."""
+        site, policies = self._site, review_of(self._site, self.policies, without)
+
+        def review(plan: ReservationPlan) -> str:
+            words = policies(plan) or self._offers.objection(plan, wish.caller.uid, site.now_s)
+            if words or wish.most_price is None:
+                return words
+            return too_dear(self.price(wish, plan, without), wish.most_price)
+
+        return review
+
+    def price(self, wish: Wish, plan: ReservationPlan, without: str = "") -> int | None:
+        """What a plan costs; what was offered is kept to."""
+        if wish.offered_price is not None:
+            return wish.offered_price
+        return self.prices.of_plan(self.policies, plan, without)
 
     def moved(self, live: Live, renegotiated: Renegotiated, why: str) -> None:
         """A reservation has got other nodes or times: write that down, and tell the batch system."""
@@ -252,7 +313,7 @@ class ReservationAdmission:
         words = ""
         if wish.account and not wish.caller.is_admin and wish.account not in wish.caller.groups:
             words = texts.of_account(wish.caller.user, wish.account)
-        elif len(self._site.live) >= self._site.settings.most_reservations:
+        elif len(self._site.live) + len(wish.beside) >= self._site.settings.most_reservations:
             words = texts.of_full_site(len(self._site.live))
         elif program is not None:
             words = program.sentence
@@ -296,39 +357,63 @@ class ReservationAdmission:
             return ""
         return texts.of_pools(image, large, workspace.instances)
 
-    def _allowed(self, wish: Wish, admission: Accepted | Rejected, policy: Policy) -> Accepted | Rejected:
-        """The earliest start that a refusal names is one that the policies allow, too."""
+    def _allowed(self, wish: Wish, admission: Accepted | Rejected) -> Accepted | Rejected:
+        """The earliest start that a refusal names is one that the policies allow, and offers to others."""
         if isinstance(admission, Accepted) or admission.earliest_start_s is None:
             return admission
         site, first_s = self._site, admission.earliest_start_s
         workspace = replace(wish.workspace, start_s=first_s, finish_by_s=None)
-        if not policy(workspace, site.now_s):
+        if self._allows(wish, workspace):
             return admission
-        ends = sorted({live.reservation.end_s for live in site.live.values()})
+        booked = {live.reservation.end_s for live in site.live.values()}
+        ends = sorted(booked | self._offers.protected_ends(wish.caller.uid, site.now_s))
         for from_s in [end_s for end_s in ends if end_s > first_s][:MOST_ENDS_TRIED]:
             start_s = earliest_start(site.book, workspace, from_s, site.now_s)
             if start_s is None:
                 break
-            if not policy(replace(workspace, start_s=start_s), site.now_s):
+            if self._allows(wish, replace(workspace, start_s=start_s)):
                 return replace(admission, earliest_start_s=start_s)
         return replace(admission, earliest_start_s=None)
+
+    def _allows(self, wish: Wish, workspace: Workspace) -> bool:
+        """Whether neither the policies nor offers to others stand against a start that the book has."""
+        site = self._site
+        if self._policy(wish)(workspace, site.now_s):
+            return False
+        is_free = not self._offers.protected_ends(wish.caller.uid, site.now_s)
+        if is_free and self.policies.leases is None and wish.most_price is None:
+            return True
+        assert workspace.start_s is not None
+        plan = plan_at(site.book, workspace, workspace.start_s, site.now_s)
+        return isinstance(plan, ReservationPlan) and not self._review("", wish)(self._gentlest(plan))
 
     def _policy(self, wish: Wish, *, without: Live | None = None) -> Policy:
         return core_policy(
             self.policies,
             wish.requester,
             lambda from_s, until_s: standing_of(
-                self._site, self.policies, wish.caller.uid, wish.account, from_s, until_s, without=without
+                self._site,
+                self.policies,
+                wish.caller.uid,
+                wish.account,
+                from_s,
+                until_s,
+                without=without,
+                beside=wish.beside,
             ),
         )
 
-    def _enter(self, wish: Wish, plan: ReservationPlan) -> None:
+    def enter(self, wish: Wish, plan: ReservationPlan) -> None:
         """An accepted reservation, with all that follows from it."""
         site = self._site
         kept = keep_reservation(site.book, wish.workspace.name)
         owner = ReservationOwner(uid=wish.caller.uid, user=wish.caller.user, account=wish.account)
-        record = Record(saved_bytes=self._saved_bytes(wish.document.image, plan))
+        saved = self._saved_bytes(wish.document.image, plan)
+        record = Record(saved_bytes=saved, price=self.price(wish, plan, wish.workspace.name))
         live = site.accept(kept, owner, wish.document, record)
+        if record.price is not None:
+            # What was agreed has to be known after a restart; how the promise is kept is found out again.
+            site.change(live, receipt=record)
         self._touch(plan)
         self.confirm(live)
 
@@ -342,8 +427,13 @@ class ReservationAdmission:
     def _saved_bytes(self, image: Image, plan: ReservationPlan) -> int:
         return plan.saved_transfers * image.size_bytes
 
-    def _decision(self, wish: Wish, admission: Accepted | Rejected) -> Decision:
-        return replies.decision(self._site, wish.document, wish.workspace, admission, wish.zone)
+    def decision(self, wish: Wish, admission: Accepted | Rejected) -> Decision:
+        decision = replies.decision(self._site, wish.document, wish.workspace, admission, wish.zone)
+        if isinstance(admission, Accepted):
+            price = self.price(wish, admission.plan, wish.workspace.name)
+        else:
+            price = self.prices.of_request(self.policies, wish.workspace)
+        return replace(decision, price=price)
 
     def _extend(self, live: Live, wish: Wish, request: Modify) -> Answer:
         """Another end for a reservation that has begun."""
@@ -363,11 +453,14 @@ class ReservationAdmission:
         else:
             refusal = change_end(site.book, live.name, end_s, site.now_s, is_plan=request.is_plan)
         if refusal is not None:
-            decision = self._decision(wish, Rejected(refusal=refusal))
+            decision = self.decision(wish, Rejected(refusal=refusal))
             return replace(decision, name=live.name)
-        decision = replies.extended(self._site, live, end_s)
+        price = self.prices.of_more(self.policies, live, end_s)
+        decision = replace(replies.extended(self._site, live, end_s), price=price)
         if not request.is_plan:
-            site.change(live, kept=keep_reservation(site.book, live.name), why="changed by its user")
+            receipt = replace(live.kept, price=price)
+            kept = keep_reservation(site.book, live.name)
+            site.change(live, kept=kept, why="changed by its user", receipt=receipt)
             site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)
             self.confirm(live)
         return decision

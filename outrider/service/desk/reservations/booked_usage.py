@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from outrider.core.besteffort.prediction import QueuedJob, pool_slowdown_percent
 from outrider.core.leases.admission import PlannedLease, first_refusal
+from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.reservations.admission import Review
 from outrider.core.reservations.book import ReservationPlan
 from outrider.metadata.decision import BookedUsage
 from outrider.metadata.leases import admission_policies
 from outrider.metadata.policies import Policies
+from outrider.rms.base import JobState, RmsJob
 from outrider.service.desk.state.site import Live, Site
+
+DAY_S = 86_400
 
 
 def standing_of(
@@ -22,8 +27,11 @@ def standing_of(
     until_s: int,
     *,
     without: Live | None,
+    beside: Sequence[ReservationPlan] = (),
 ) -> BookedUsage:
     """What a user has, and what is booked between two instants; `without` a reservation to be replaced.
+
+    `beside` is accepted with it, for the same user and account.
 
     What no rule asks about is not counted, since that takes as long as there are reservations.
     """
@@ -35,15 +43,21 @@ def standing_of(
             for live in site.live.values()
             if live is not without and live.reservation.start_s < until_s and from_s < live.reservation.end_s
         ]
-        peak_nodes = _peak(overlapping, from_s)
+        more = [
+            (plan.start_s, plan.end_s, len(plan.fits))
+            for plan in beside
+            if plan.start_s < until_s and from_s < plan.end_s
+        ]
+        peak_nodes = _peak([*map(_stretch, overlapping), *more], from_s)
         of_account = [live for live in overlapping if live.record.owner.account == account]
-        peak_nodes_of_account = _peak(of_account, from_s)
+        peak_nodes_of_account = _peak([*map(_stretch, of_account), *more], from_s)
     return BookedUsage(
         machine_nodes=len(site.book.timeline.nodes),
         peak_nodes=peak_nodes,
         peak_nodes_of_account=peak_nodes_of_account,
-        reservations=len(own),
-        node_seconds=sum(_node_seconds(live, site.now_s) for live in own),
+        reservations=len(own) + len(beside),
+        node_seconds=sum(_node_seconds(live, site.now_s) for live in own)
+        + sum(len(plan.fits) * (plan.end_s - plan.start_s) for plan in beside),
     )
 
 
@@ -53,6 +67,7 @@ class NodesView:
     def __init__(self, site: Site, without: str) -> None:
         self._book = site.book
         self._without = without
+        self._jobs = site.seen_jobs
         self.units = len(site.book.timeline.nodes)
 
     def lease(self, plan: ReservationPlan) -> PlannedLease:
@@ -66,7 +81,37 @@ class NodesView:
                 yield PlannedLease(workspace=workspace, units=len(entry.fits), spans=entry.spans())
 
     def queue_slowdown_percent(self, extra: PlannedLease, now_s: int) -> int:
-        raise NotImplementedError("the batch system's queue is not predicted: the policies are refused")
+        """As is predicted for the batch system's queue as it was seen last, in the order of submission.
+
+        The machine is taken for as many processors, of which a node has its mean share.
+        """
+        processors = sum(node.capacity["cpus"] for node in self._book.timeline.nodes)
+        leases = [
+            (lease.units * processors // self.units, span)
+            for lease in (*self.leases(now_s, FOREVER), extra)
+            for span in lease.spans
+        ]
+        jobs = [job for job in self._jobs if job.reservation is None]
+        runs = [_queued(job, now_s) for job in jobs if job.state in (JobState.STARTING, JobState.RUNNING)]
+        waiting = [
+            _queued(job, now_s)
+            for job in sorted(jobs, key=lambda job: (job.submitted_s, job.key))
+            if job.state is JobState.PENDING or (job.state is JobState.HELD and job.is_held_by_us)
+        ]
+        return pool_slowdown_percent(processors, leases, runs, waiting, now_s)
+
+
+def _queued(job: RmsJob, now_s: int) -> QueuedJob:
+    """A job as the prediction has it; one without a limit takes a day."""
+    duration_s = job.limit_s or DAY_S
+    gone_s = max(0, now_s - job.start_s) if job.state is JobState.RUNNING and job.start_s is not None else 0
+    return QueuedJob(
+        submitted_s=min(job.submitted_s, now_s),
+        duration_s=duration_s,
+        left_s=max(1, duration_s - gone_s),
+        units=max(1, job.nodes_wanted * job.resources["cpus"]),
+        times=max(1, job.tasks),
+    )
 
 
 def review_of(site: Site, policies: Policies, without: str) -> Review:
@@ -91,13 +136,17 @@ def _is_shared(policies: Policies) -> bool:
     )
 
 
-def _peak(overlapping: list[Live], from_s: int) -> int:
+def _stretch(live: Live) -> tuple[int, int, int]:
+    """From when until when a reservation has how many nodes."""
+    return live.reservation.start_s, live.reservation.end_s, len(live.nodes)
+
+
+def _peak(overlapping: Iterable[tuple[int, int, int]], from_s: int) -> int:
     """The most nodes that are reserved at any instant from `from_s` on."""
     changes: list[tuple[int, int]] = []
-    for live in overlapping:
-        nodes = len(live.nodes)
-        changes.append((max(live.reservation.start_s, from_s), nodes))
-        changes.append((live.reservation.end_s, -nodes))
+    for start_s, end_s, nodes in overlapping:
+        changes.append((max(start_s, from_s), nodes))
+        changes.append((end_s, -nodes))
     changes.sort()
     peak = held = 0
     for _, nodes in changes:

@@ -16,6 +16,7 @@ from outrider.service.desk.reservations.admission import ReservationAdmission, a
 from outrider.service.desk.reservations.alarms import ReservationAlarms, due_s
 from outrider.service.desk.reservations.decision import reason_of
 from outrider.service.desk.reservations.execution import PlanExecution
+from outrider.service.desk.reservations.prices import charged, entry_of_end
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.documents import Record
 from outrider.service.desk.state.site import REFUSED, Live, Site
@@ -160,7 +161,12 @@ class ReservationLifecycle:
         self._execution.release(live, live.nodes)
         self._admission.leave_book(live)
         self._execution.prune()
-        site.change(live, state=state, why=words, receipt=replace(live.kept, is_met=is_met, words=words))
+        amount = charged(live, state, site.now_s)
+        receipt = replace(live.kept, is_met=is_met, words=words, charged=amount)
+        if amount is not None:
+            entry = entry_of_end(live, amount, site.now_s)
+            site.write(lambda promise: promise.enter(entry))
+        site.change(live, state=state, why=words, receipt=receipt)
         site.note("cancel" if state is State.CANCELLED else "end", live.name, state.value, words, uid=uid)
         site.todo([unreserve_effect(live, site.now_s)])
         self._troubles.forget(live.name)

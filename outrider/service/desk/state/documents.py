@@ -31,6 +31,11 @@ class Document:
     readers: Readers | None
     file: str
     """The workspace as its user wrote it down, as JSON."""
+    series: str = ""
+    """Of one that recurs, what all its occurrences are called together."""
+    occurrence: int = 0
+    group: str = ""
+    """Its owner's primary group when it was asked for."""
 
     @property
     def is_private(self) -> bool:
@@ -52,6 +57,10 @@ class Record:
     sources: tuple[str, ...] = ()
     is_met: bool | None = None
     words: str = ""
+    price: int | None = None
+    """What was agreed, in thousandths of the site's unit of money; None where nothing has a price."""
+    charged: int | None = None
+    """What of it is charged, once it is over."""
 
 
 def stem_of(workspace: str) -> str:
@@ -71,6 +80,7 @@ def document_of(request: Reserve, caller: Caller) -> Document:
         format=section.format or image.format,
         readers=Readers(uids=(caller.uid,)) if section.private else None,
         file=file.model_dump_json(),
+        group=caller.group,
     )
 
 

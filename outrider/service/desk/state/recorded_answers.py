@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from outrider.service.answers import Decision, ImageView, PlannedTransfer
+from outrider.service.answers.leases import Occurrence, Offer
 
 VERSION = 1
 NOT_KEPT = ("environment", "slots", "notes")
@@ -28,4 +29,6 @@ def read_decision(text: str) -> Decision:
     found["image"] = ImageView(**found["image"])
     found["transfers"] = tuple(PlannedTransfer(**each) for each in found["transfers"])
     found["remedies"] = tuple(found["remedies"])
+    found["occurrences"] = tuple(Occurrence(**each) for each in found.get("occurrences", ()))
+    found["offers"] = tuple(Offer(**each) for each in found.get("offers", ()))
     return Decision(**found)

@@ -17,6 +17,7 @@ from outrider.core.model import Node, Reservation, Transfer
 from outrider.core.reservations.book import Book, Shipping, Terms
 from outrider.core.restart.restore import Lost
 from outrider.core.restart.snapshot import KeptReservation, KeptTransfer, keep_done, keep_transfers
+from outrider.rms.base import RmsJob
 from outrider.service.desk.state.documents import (
     Document,
     Record,
@@ -149,6 +150,9 @@ class Site:
         self.counts: Counter[State] = Counter()
         """How many reservations that are not over are in each state."""
         self.holding = UserUsage()
+        self.seen_jobs: tuple[RmsJob, ...] = ()
+        """All jobs, as the batch system showed them last."""
+        self._series_count = 0
         self._next_start_s: int | None = None
         self._is_next_known = False
         self.moving: dict[int, Moving] = {}
@@ -207,6 +211,7 @@ class Site:
     def leave(self, live: Live) -> None:
         """It is over."""
         del self.live[live.name]
+        self._series_count -= bool(live.document.series)
         self.stirred.add(live.name)
         self.counts[live.record.state] -= 1
         self._forget_start(live.reservation)
@@ -226,6 +231,7 @@ class Site:
 
     def _enter(self, live: Live) -> None:
         self.live[live.name] = live
+        self._series_count += bool(live.document.series)
         self.counts[live.record.state] += 1
         self._note_start(live.reservation)
         self._hold(live, live.reservation)
@@ -239,6 +245,11 @@ class Site:
             image_bytes=live.document.size_bytes,
             times=times,
         )
+
+    @property
+    def has_series(self) -> bool:
+        """Whether any reservation here recurs: to look for one takes as long as there are reservations."""
+        return self._series_count > 0
 
     @property
     def has_promises(self) -> bool:

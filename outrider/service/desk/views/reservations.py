@@ -61,6 +61,8 @@ class ReservationViews:
             return own[0]
         if own:
             return _ambiguous(name, [each.name for each in own])
+        if series := self.series(name):
+            return _ambiguous(name, [each.name for each in series])
         past = site.store.reservation(name)
         if past is not None:
             return past
@@ -75,11 +77,18 @@ class ReservationViews:
             message=f"there is no reservation {name[:80]}: see outrider list, or list --past",
         )
 
+    def series(self, name: str) -> list[Live]:
+        """The occurrences of that series which are not over, in their order."""
+        if not self._site.has_series or name in self._site.live:
+            return []
+        found = [live for live in self._site.live.values() if live.document.series == name]
+        return sorted(found, key=lambda live: live.document.occurrence)
+
     def reservations(self, request: ListReservations, caller: Caller) -> ReservationList:
         if request.is_past:
             before = request.after if request.after is not None else (1 << 62)
             found = self._site.store.past_reservations(before=before, most=request.most)
-            views = tuple(self._past(record, caller) for record in found if _matches(record, request))
+            views = tuple(self.past(record, caller) for record in found if _matches(record, request))
             more = found[-1].number if len(found) == request.most else None
             return ReservationList(reservations=views, next_after=more)
         after = request.after or 0
@@ -107,7 +116,7 @@ class ReservationViews:
         if isinstance(found, ReservationRecord):
             record, document = found, read_document(found.document)
             return ReservationDetails(
-                reservation=self._past(found, caller),
+                reservation=self.past(found, caller),
                 workspace=document.workspace,
                 accepted_s=record.accepted_s,
                 changed_s=record.changed_s,
@@ -127,6 +136,7 @@ class ReservationViews:
             transfers=self._progress.transfers_of(found),
             odds_percent=self._odds(found),
             receipt=None,
+            price=found.kept.price if may_read(found.record, caller) else None,
             key=found.key,
             **whole_nodes(self._site, found.nodes),
         )
@@ -175,7 +185,7 @@ class ReservationViews:
         """How many reservations are in each state."""
         return {state.value: self._site.counts[state] for state in State if not state.is_final}
 
-    def _past(self, record: ReservationRecord, caller: Caller) -> ReservationView:
+    def past(self, record: ReservationRecord, caller: Caller) -> ReservationView:
         document = read_document(record.document)
         ready_s = read_record(record.receipt).ready_s
         return _view(record, document, caller, ready_s=ready_s, is_confirmed=True)
@@ -224,6 +234,8 @@ def receipt_of(record: ReservationRecord, document: Document) -> Receipt:
         saved_bytes=kept.saved_bytes,
         sources=kept.sources,
         words=kept.words,
+        price=kept.price,
+        charged=kept.charged,
     )
 
 

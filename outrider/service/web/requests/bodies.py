@@ -5,7 +5,7 @@ Times and durations are texts here, as users write them; `understanding` makes n
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,6 +16,9 @@ from outrider.service.requests import MOST_LISTED
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,89}$"
 """A reservation's name: a workspace's, and mostly a number."""
+
+OFFER = r"^offer-[a-z2-7]{6}-[1-9]$"
+"""An offer's name."""
 
 JOB = r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"
 """A job's name in its batch system."""
@@ -62,7 +65,24 @@ class WorkspaceBody(Body):
 
 
 class ReserveBody(WorkspaceBody):
-    """A reservation that is wanted."""
+    """A reservation that is wanted, once or again and again."""
+
+    every: str = Field(
+        "", max_length=100, pattern=_LINE, description="how often: daily, weekdays, weekly, or a duration"
+    )
+    until: str = Field(
+        "",
+        max_length=64,
+        pattern=_LINE,
+        description="with every: the last date, or the last instant, of a start",
+    )
+    max_price: str = Field(
+        "",
+        max_length=20,
+        pattern=r"^([0-9]{1,12}([.][0-9]{1,3})?)?$",
+        description="what it may cost at most: 12.50",
+    )
+    best_fit: bool = Field(False, description="with every: take those that can be kept, and not all or none")
 
 
 class ChangeBody(Body):
@@ -155,6 +175,21 @@ class SharesQuery(MostQuery):
     user: str = Field("", max_length=64, pattern=_LINE, description="of this user only: a name or a number")
     thing: str = Field("", max_length=64, pattern=_LINE, description="of this thing only")
     nodes: HostList = Field("", description="on these nodes only, a row for each: a list like n[1-4,7]")
+
+
+class LeasesQuery(Query):
+    kind: Literal["", "reservation", "deadline", "recurring", "offer"] = Field(
+        "", description="of this kind only"
+    )
+    user: Account | None = Field(None, description="those of one user")
+    most: Most = MOST_LISTED
+
+
+class ReportQuery(Query):
+    by: Literal["user", "account", "group"] = Field("user", description="what is added up")
+    since: str = Field("", max_length=64, pattern=_LINE, description="from when on; empty: all that is known")
+    until: str = Field("", max_length=64, pattern=_LINE, description="until when; empty: until now")
+    zone: Zone = Field("", description="where times without a zone are meant; empty: where the service is")
 
 
 class ChangeQuery(Query):

@@ -16,13 +16,20 @@ from pydantic import BaseModel
 from outrider.metadata.errors import FaultyFileError, TextError
 from outrider.metadata.notation.durations import parse_duration
 from outrider.metadata.notation.hostlists import expand
+from outrider.metadata.notation.repetition import starts
 from outrider.metadata.notation.times import parse_instant
 from outrider.metadata.notation.zones import user_zone
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import WorkspaceFile, parse_workspace
-from outrider.service.requests import MOST_LISTED, Modify
+from outrider.service.requests import MOST_LISTED, Modify, Report
 from outrider.service.web.errors import ErrorProblem, RefusedRequest, of_faulty_file, refused
-from outrider.service.web.requests.bodies import ChangeBody, SubmitBody, WorkspaceBody
+from outrider.service.web.requests.bodies import (
+    ChangeBody,
+    ReportQuery,
+    ReserveBody,
+    SubmitBody,
+    WorkspaceBody,
+)
 
 Value = TypeVar("Value")
 
@@ -52,6 +59,46 @@ def understand_reservation(body: WorkspaceBody, now_s: int) -> WorkspaceFile:
         )
         raise _fault("deployment.start", words)
     return workspace
+
+
+def understand_starts(body: ReserveBody, workspace: WorkspaceFile, now_s: int) -> tuple[int, ...]:
+    """All starts of a reservation that recurs; none of one that does not."""
+    if not body.every:
+        if body.until or body.best_fit:
+            raise _fault("every", "until and best_fit are for what recurs: say how often, or leave them out")
+        return ()
+    deployment = workspace.deployment
+    assert deployment is not None
+    if not body.until:
+        raise _fault("until", "what recurs has to end: say until when, like 2027-02-01")
+    if deployment.start_s is None or deployment.finish_by_s is not None:
+        raise _fault("every", "what recurs has a start, and no finish_by: give the first start")
+    first_s, duration_s, zone = deployment.start_s, deployment.duration_s, understand_zone(body.zone)
+    try:
+        return starts(body.every, body.until, first_s=first_s, duration_s=duration_s, now_s=now_s, zone=zone)
+    except TextError as error:
+        raise _fault("every", str(error)) from error
+
+
+def understand_price(text: str) -> int | None:
+    """Thousandths; None if nothing is said."""
+    if not text:
+        return None
+    whole, _, part = text.partition(".")
+    return int(whole) * 1000 + int(part.ljust(3, "0"))
+
+
+def understand_report(query: ReportQuery, now_s: int) -> Report:
+    zone = understand_zone(query.zone)
+
+    def instant(key: str, text: str) -> int:
+        return _read(key, lambda given: parse_instant(given, now_s=now_s, zone=zone), text)
+
+    return Report(
+        by=query.by,
+        from_s=instant("since", query.since) if query.since else 0,
+        until_s=instant("until", query.until) if query.until else None,
+    )
 
 
 def understand_job(body: SubmitBody, now_s: int) -> WorkspaceFile:

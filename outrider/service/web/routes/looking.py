@@ -18,6 +18,7 @@ from outrider.service.answers import (
     Timeline,
     TransferList,
 )
+from outrider.service.answers.leases import Report
 from outrider.service.front import WantedShares
 from outrider.service.requests import (
     Caller,
@@ -38,9 +39,10 @@ from outrider.service.web.requests.bodies import (
     Instant,
     MostQuery,
     NodesQuery,
+    ReportQuery,
     SharesQuery,
 )
-from outrider.service.web.requests.understanding import understand_nodes
+from outrider.service.web.requests.understanding import understand_nodes, understand_report
 from outrider.service.web.routes.routing import ERRORS, By, answered
 
 DAY_S = 86_400
@@ -54,6 +56,7 @@ Nodes = Annotated[HostList, Query(description="a list like n[1-4,7]; empty: node
 def looking_routes(asker: Asker) -> APIRouter:
     routes = APIRouter(prefix="/v1", responses=ERRORS, tags=["looking"])
     _add_lists(routes, asker)
+    _add_report(routes, asker)
     _add_timeline(routes, asker)
     _add_decisions(routes, asker)
     return routes
@@ -98,6 +101,14 @@ def _with_names(found: ImageList) -> ImageList:
     """Owners of whom a node alone knows, and their numbers only."""
     images = (replace(each, owners=tuple(map(name_of, each.owners))) for each in found.images)
     return replace(found, images=tuple(images))
+
+
+def _add_report(routes: APIRouter, asker: Asker) -> None:
+    @routes.get("/report", response_model=Report)
+    async def report(query: Annotated[ReportQuery, Query()], caller: By) -> Response:
+        """What was charged and what was refused, added up; users are told their own."""
+        request = understand_report(query, asker.front.now_s())
+        return answered(await asker.ask(caller, request, Report))
 
 
 def _add_timeline(routes: APIRouter, asker: Asker) -> None:

@@ -8,18 +8,41 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from outrider.service.answers import Decision, Explanation, ReservationDetails, ReservationList
-from outrider.service.requests import Cancel, Explain, ListReservations, Reserve, Show
+from outrider.service.answers import (
+    Decision,
+    Explanation,
+    LeaseDetails,
+    ReservationDetails,
+    ReservationList,
+)
+from outrider.service.answers.leases import LeaseList
+from outrider.service.requests import (
+    Accept,
+    Cancel,
+    Explain,
+    ListLeases,
+    ListReservations,
+    Reserve,
+    Show,
+    ShowLease,
+)
 from outrider.service.web.asking import Asker
-from outrider.service.web.requests.bodies import ChangeBody, ChangeQuery, ReservationsQuery, ReserveBody
+from outrider.service.web.requests.bodies import (
+    ChangeBody,
+    ChangeQuery,
+    LeasesQuery,
+    ReservationsQuery,
+    ReserveBody,
+)
 from outrider.service.web.requests.understanding import hash_of, understand_change
-from outrider.service.web.routes.routing import ERRORS, By, Key, ReservationName, answered
+from outrider.service.web.routes.routing import ERRORS, By, Key, OfferName, ReservationName, answered
 
 
 def reservation_routes(asker: Asker) -> APIRouter:
     routes = APIRouter(prefix="/v1", responses=ERRORS, tags=["reservations"])
     _add_asking(routes, asker)
     _add_looking(routes, asker)
+    _add_leases(routes, asker)
     _add_changing(routes, asker)
     return routes
 
@@ -39,6 +62,23 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
             wanted = await asker.wanted(caller, body)
             request = replace(wanted, key=key, request_hash=hashed)
             decision = _noted(await asker.ask(caller, request, Decision), wanted)
+        if decision.result == "refused":
+            return answered(decision)
+        return answered(decision, 201, {"Location": f"/v1/reservations/{decision.name}"})
+
+    @routes.post(
+        "/offers/{name}",
+        response_model=Decision,
+        responses={201: {"model": Decision, "description": "Accepted."}},
+        response_description="Refused: it cannot be kept any more.",
+    )
+    async def accept(name: OfferName, caller: By, key: Key = "") -> Response:
+        """Accept an offer that was made in the place of a refusal."""
+        hashed = hash_of("POST", f"/v1/offers/{name}", None)
+        decision = await asker.recalled(caller, key, hashed)
+        if decision is None:
+            request = Accept(name=name, key=key, request_hash=hashed)
+            decision = await asker.ask(caller, request, Decision)
         if decision.result == "refused":
             return answered(decision)
         return answered(decision, 201, {"Location": f"/v1/reservations/{decision.name}"})
@@ -79,6 +119,19 @@ def _add_looking(routes: APIRouter, asker: Asker) -> None:
         return answered(await asker.ask(caller, Explain(name=name), Explanation))
 
 
+def _add_leases(routes: APIRouter, asker: Asker) -> None:
+    @routes.get("/leases", response_model=LeaseList)
+    async def leases(query: Annotated[LeasesQuery, Query()], caller: By) -> Response:
+        """Leases of every kind that are not over, and the caller's offers, in the order of their starts."""
+        request = ListLeases(kind=query.kind or None, user=query.user or None, most=query.most)
+        return answered(await asker.ask(caller, request, LeaseList))
+
+    @routes.get("/leases/{name}", response_model=LeaseDetails)
+    async def lease(name: ReservationName, caller: By) -> Response:
+        """One of them, with its reservations."""
+        return answered(await asker.ask(caller, ShowLease(name=name), LeaseDetails))
+
+
 def _add_changing(routes: APIRouter, asker: Asker) -> None:
     @routes.patch("/reservations/{name}", response_model=Decision)
     async def change(
@@ -103,9 +156,9 @@ def _add_changing(routes: APIRouter, asker: Asker) -> None:
         )
         return answered(await asker.ask(caller, request, Decision))
 
-    @routes.delete("/reservations/{name}", response_model=ReservationDetails)
+    @routes.delete("/reservations/{name}", response_model=ReservationDetails | ReservationList)
     async def cancel(name: ReservationName, caller: By, key: Key = "") -> Response:
-        """Give a reservation up."""
+        """Give a reservation up, or all of one that recurs."""
         hashed = hash_of("DELETE", f"/v1/reservations/{name}", None)
         request = Cancel(name=name, key=key, request_hash=hashed)
-        return answered(await asker.ask(caller, request, ReservationDetails))
+        return answered(await asker.ask(caller, request, (ReservationDetails, ReservationList)))

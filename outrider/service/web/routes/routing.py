@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from outrider.service.requests import Caller
 from outrider.service.web.errors import ErrorAnswer
-from outrider.service.web.requests.bodies import NAME
+from outrider.service.web.requests.bodies import NAME, OFFER
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": ErrorAnswer, "description": "It was not done; the code and the sentence say why."},
@@ -29,6 +29,7 @@ By = Annotated[Caller, Depends(_caller_of)]
 ReservationName = Annotated[
     str, Path(pattern=NAME, description="a reservation's name, like render-17; render if only one is meant")
 ]
+OfferName = Annotated[str, Path(pattern=OFFER, description="an offer's name, as the refusal has it")]
 Key = Annotated[
     str,
     Header(

@@ -15,7 +15,8 @@ from outrider.cli.asking.display.staging import groups
 from outrider.cli.asking.display.terminal import plain_paint
 from outrider.cli.asking.display.words import When
 from outrider.cli.main import main
-from outrider.service.answers import NodeStaging, ReservationList
+from outrider.service.answers import LeaseDetails, NodeStaging, ReservationList
+from outrider.service.answers.leases import LeaseList, LeaseView
 from outrider.store.states import State
 from tests.unit.cli.canned import Reply, Service
 from tests.unit.cli.samples import (
@@ -226,3 +227,48 @@ def test_text_of_others_cannot_forge_a_line(service: Service, capsys: Capture) -
     assert "\x1b" not in text
     assert "\r" not in text
     assert not any(line.startswith("render-18") for line in text.splitlines())
+
+
+def test_all_of_one_that_recurs_are_cancelled_and_told_one_by_one(service: Service, capsys: Capture) -> None:
+    gone = [replace(VIEW, name=f"render-17.{number}", state="cancelled") for number in (1, 2)]
+    service.on(
+        "DELETE", "/v1/reservations/render-17", ReservationList(reservations=tuple(gone), next_after=None)
+    )
+
+    assert main(["cancel", "render-17"]) == 0
+    assert [line.partition(":")[0] for line in shown(capsys)] == [
+        "render-17.1 is cancelled",
+        "render-17.2 is cancelled",
+    ]
+
+
+def test_leases_of_a_kind_are_listed_with_what_recurs_as_one(service: Service, capsys: Capture) -> None:
+    lease = LeaseView(
+        name="render-17", kind="recurring", state="ready", user="ada", account="", workspace="render",
+        start_s=VIEW.start_s, end_s=VIEW.end_s, nodes="n[1-4]", node_count=4, left=5,
+        last_end_s=VIEW.end_s + 4 * 86_400, price=1_500,
+    )  # fmt: skip
+    service.on("GET", "/v1/leases", LeaseList(leases=(lease,), is_complete=True))
+
+    assert main(["list", "--kind", "recurring", "--user", "ada"]) == 0
+    assert service.last("GET").query == {"kind": "recurring", "user": "ada"}
+    assert shown(capsys)[1].split() == [
+        "render-17", "recurring", "ready", "ada", "4", "n[1-4]", "2030-03-29T14:30", "2030-03-29T16:30", "5",
+        "2030-04-02T16:30", "1.500",
+    ]  # fmt: skip
+    assert main(["list", "--kind", "all", "--past"]) == 1
+
+
+def test_show_of_what_recurs_lists_its_occurrences(service: Service, capsys: Capture) -> None:
+    trouble = {"code": "ambiguous", "message": "render-17 could be render-17.1, render-17.2", "problems": []}
+    service.on("GET", "/v1/reservations/render-17", Reply(status=409, value=trouble))
+    parts = tuple(replace(VIEW, name=f"render-17.{number}") for number in (1, 2))
+    lease = LeaseView(
+        name="render-17", kind="recurring", state="ready", user="ada", account="", workspace="render",
+        start_s=VIEW.start_s, end_s=VIEW.end_s, nodes="n[1-4]", node_count=4, left=2, last_end_s=VIEW.end_s,
+        price=None,
+    )  # fmt: skip
+    service.on("GET", "/v1/leases/render-17", LeaseDetails(lease=lease, reservations=parts))
+
+    assert main(["show", "render-17"]) == 0
+    assert [line.split()[0] for line in shown(capsys)] == ["NAME", "render-17.1", "render-17.2"]

@@ -24,6 +24,7 @@ from outrider.cli.output import plain
 from outrider.metadata import yamlfile
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import parse_workspace
+from outrider.service.answers.leases import Occurrence
 from tests.unit.cli.canned import Asked, Reply, Service
 from tests.unit.cli.samples import ACCEPTED, NOW_S, REFUSED, STATUS
 
@@ -158,6 +159,9 @@ def test_refused_says_why_and_what_would_work() -> None:
         "            outrider again",
         "  or        ask for 2 nodes, where the image is already",
         "            choose a smaller image",
+        "  offers    offer-k3mzqa-1  later: 4 nodes, n[1-4], from 15:10 to 17:10 (2 h)",
+        "            offer-k3mzqa-2  fewer nodes: 2 nodes, n[3-4], from 14:30 to 16:30 (2 h)",
+        "            held until 14:06 (in 1 min): outrider accept offer-k3mzqa-1",
     ]
 
 
@@ -361,3 +365,62 @@ def test_file_may_be_as_large_as_the_service_reads(service: Service, file: str) 
 
 def test_json_is_yaml() -> None:
     assert yaml.safe_load(json.dumps({"a": "ü\t\u2028", "b": [1]})) == {"a": "ü\t\u2028", "b": [1]}
+
+
+def test_offer_is_accepted_by_its_name(service: Service, capsys: Capture) -> None:
+    service.on("POST", "/v1/offers/offer-k3mzqa-1", Reply(status=201, value=ACCEPTED))
+    service.on("GET", "/v1/status", STATUS)
+
+    code = main(["accept", "offer-k3mzqa-1"])
+
+    assert code == 0
+    assert service.last("POST").path == "/v1/offers/offer-k3mzqa-1"
+    assert capsys.readouterr().out.startswith("render-17 is reserved")
+
+
+def test_offer_that_cannot_be_kept_is_a_refusal_without_a_command_to_repeat(
+    service: Service, capsys: Capture
+) -> None:
+    service.on("POST", "/v1/offers/offer-k3mzqa-1", REFUSED)
+
+    code = main(["accept", "offer-k3mzqa-1"])
+
+    assert code == 4
+    assert "outrider accept offer-k3mzqa-1 --start" not in capsys.readouterr().out
+
+
+def test_offers_that_are_not_held_are_told_without_a_command() -> None:
+    told = [replace(each, name="") for each in REFUSED.offers]
+    decision = replace(REFUSED, offers=tuple(told), offers_until_s=None, are_offers_protected=False)
+
+    screen = refused_screen(decision, WHEN, plain_paint, "is refused", "")
+
+    assert "offers    later: 4 nodes" in screen
+    assert "outrider accept" not in screen
+    assert "may take their place" in refused_screen(
+        replace(REFUSED, are_offers_protected=False), WHEN, plain_paint, "is refused", ""
+    )
+
+
+def test_what_recurs_is_sent_as_it_was_typed_and_shown_with_what_was_not_accepted(
+    service: Service, file: str, capsys: Capture
+) -> None:
+    several = tuple(
+        Occurrence(
+            name="" if number == 2 else f"render-17.{number}", number=number,
+            result="refused" if number == 2 else "accepted", start_s=NOW_S + number * 86_400,
+            end_s=NOW_S + number * 86_400 + 3600, nodes="n[1-4]",
+            reason="0 of 4 nodes are free" if number == 2 else "",
+        )
+        for number in (1, 2, 3)
+    )  # fmt: skip
+    service.on("POST", "/v1/reservations", Reply(status=201, value=replace(ACCEPTED, occurrences=several)))
+
+    code = main(["reserve", file, "--every", "daily", "--until", "2030-04-01", "--best-fit"])
+
+    sent, shown = body(service.last("POST")), capsys.readouterr().out
+    assert code == 0
+    assert (sent["every"], sent["until"], sent["best_fit"]) == ("daily", "2030-04-01", True)
+    assert "2 of 3 occurrences, render-17.1 to render-17.3, the last from 2030-04-01 14:05" in shown
+    assert "not from 2030-03-31 14:05 to 15:05 (1 h): 0 of 4 nodes are free" in shown
+    assert "outrider show render-17.1" in shown

@@ -49,8 +49,8 @@ from outrider.service.requests import Asked, Caller, Request, Reserve, Show, Tic
 from outrider.service.settings import Settings
 from outrider.store.sqlite_store import SqliteStore
 
-ALICE = Caller(uid=1001, user="alice", gids=(100,), groups=("physics",))
-BOB = Caller(uid=1002, user="bob", gids=(100,), groups=("physics",))
+ALICE = Caller(uid=1001, user="alice", gids=(100,), groups=("physics",), group="physics")
+BOB = Caller(uid=1002, user="bob", gids=(100,), groups=("physics",), group="physics")
 ADMIN = Caller(uid=0, user="root", is_admin=True)
 GIB = 1 << 30
 RATE = 100_000_000

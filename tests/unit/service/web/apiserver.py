@@ -26,6 +26,7 @@ from outrider.service.answers import (
     JobDetails,
     JobList,
     JobView,
+    LeaseDetails,
     NodeList,
     PlannedTransfer,
     Reconciled,
@@ -40,6 +41,7 @@ from outrider.service.answers import (
     Trouble,
     Verdict,
 )
+from outrider.service.answers.leases import LeaseList, LeaseView, Report, ReportLine
 from outrider.service.front import (
     Administrators,
     BackedUp,
@@ -169,7 +171,23 @@ SHARES = ShareList(
     nodes=4,
     oldest_s=NOW_S - 60,
 )
+LEASE = LeaseView(
+    name="render-17",
+    kind="reservation",
+    state="ready",
+    user="ada",
+    account="",
+    workspace="render",
+    start_s=NOW_S,
+    end_s=NOW_S + 3600,
+    nodes="n1",
+    node_count=1,
+    left=1,
+    last_end_s=NOW_S + 3600,
+    price=None,
+)
 ANSWERS: Mapping[str, Answer] = {
+    "Accept": DECISION,
     "Reserve": DECISION,
     "Modify": DECISION,
     "Cancel": DETAILS,
@@ -185,6 +203,28 @@ ANSWERS: Mapping[str, Answer] = {
     "Explain": Explanation(name="render-17", sentences=("Because.",), decisions=(LINE,)),
     "ShowStatus": STATUS,
     "ListDecisions": DecisionList(decisions=(LINE,), last=5),
+    "ListLeases": LeaseList(leases=(LEASE,), is_complete=True),
+    "ShowLease": LeaseDetails(lease=LEASE, reservations=(VIEW,)),
+    "Report": Report(
+        by="user",
+        from_s=0,
+        until_s=NOW_S,
+        is_of_all=False,
+        lines=(
+            ReportLine(
+                payer="ada",
+                reservations=2,
+                node_seconds=7200,
+                charged=2000,
+                booked_reservations=1,
+                booked=500,
+                refused=1,
+                lost_to_refusals=900,
+                too_dear=0,
+                lost_to_price=0,
+            ),
+        ),
+    ),
     "Reconcile": Reconciled(findings=()),
 }
 WORKSPACE = f"""version: 1

@@ -310,3 +310,44 @@ def test_long_poll_that_waited_in_vain_answers_nothing_new(api: Server, front: S
 
     assert (reply.status, reply.json) == (200, {"decisions": [], "last": 5})
     assert 2 <= len(front.asked) <= 4
+
+
+def test_offer_is_accepted_by_its_name_and_without_a_body(api: Server, front: ScriptedFront) -> None:
+    front.answers["Accept"] = DECISION
+
+    reply = api.post("/v1/offers/offer-k3mzqa-1", {}, Idempotency_Key="k1")
+    misspelt = api.post("/v1/offers/render-17", {})
+
+    assert (reply.status, reply.headers["location"]) == (201, "/v1/reservations/render-17")
+    request = front.last
+    assert isinstance(request, asked.Accept)
+    assert (request.name, request.key, len(request.request_hash)) == ("offer-k3mzqa-1", "k1", 64)
+    assert misspelt.status == 422
+
+
+def test_what_recurs_is_asked_for_with_all_its_starts(api: Server, front: ScriptedFront) -> None:
+    body = {"workspace": WORKSPACE, "every": "daily", "until": "now+50hours", "zone": "UTC", "best_fit": True}
+
+    reply = api.post("/v1/reservations", body)
+
+    assert reply.status == 201
+    request = front.last
+    assert isinstance(request, asked.Reserve)
+    first_s = NOW_S + 3600
+    assert request.starts == (first_s, first_s + 86_400, first_s + 2 * 86_400)
+    assert request.is_best_fit
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"every": "daily"},
+        {"until": "2030-01-01"},
+        {"best_fit": True},
+        {"every": "often", "until": "now+2days"},
+    ],
+)
+def test_what_recurs_by_halves_is_a_fault(api: Server, more: dict[str, object]) -> None:
+    reply = api.post("/v1/reservations", {"workspace": WORKSPACE, **more})
+
+    assert (reply.status, reply.json["problems"][0]["key"] in ("every", "until")) == (422, True)

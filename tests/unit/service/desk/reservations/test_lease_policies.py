@@ -67,9 +67,7 @@ def test_where_nothing_is_accepted_nothing_is(tmp_path: Path) -> None:
     assert (answer.result, answer.cause) == ("refused", "policy")
 
 
-@pytest.mark.parametrize(
-    "key", ["most_slowdown: 300", "preemption: {}", "nodes: [{by: packing}]", "pricing: {rate: 1}"]
-)
+@pytest.mark.parametrize("key", ["preemption: {}", "nodes: [{by: packing}]"])
 def test_what_simulations_alone_follow_is_refused_and_not_ignored(tmp_path: Path, key: str) -> None:
     path = tmp_path / "policies.yaml"
     path.write_text(f"version: 1\nrules: [{{name: all}}]\nleases: {{{key}}}\n")
@@ -78,3 +76,37 @@ def test_what_simulations_alone_follow_is_refused_and_not_ignored(tmp_path: Path
         MetadataError, match=f"leases.{key.partition(':')[0]} has an effect in simulations only"
     ):
         PolicyBook(str(path))
+
+
+PROTECTING = b"version: 1\nrules: [{name: all}]\nleases: {most_slowdown: 200}\n"
+"""Twice as long as it takes, on the mean."""
+
+
+def test_best_effort_that_waits_is_not_slowed_down_beyond_the_bound(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, policies=PROTECTING)
+    # One job has the whole site for an hour, and one of all four nodes waits for it.
+    sandbox.submit(nodes=4, limit_s=HOUR_S, argv=("sleep", "7200"), is_held=False)
+    sandbox.sleep(30)
+    sandbox.submit(nodes=4, limit_s=HOUR_S, is_held=False)
+    sandbox.sleep(60)
+
+    # Without a reservation they take one and two hours: (1 + 2) / 2 = 1.5 times as long. One that begins when
+    # the first job ends lets the second wait for so much longer: by half an hour it is (1 + 2.5) / 2 = 1.75,
+    # by two hours (1 + 4) / 2 = 2.5.
+    long = sandbox.ask(wanted(sandbox, nodes=1, start="now+61m", duration="2h"), ALICE)
+    short = sandbox.ask(wanted(sandbox, nodes=1, start="now+61m", duration="30m"), ALICE)
+
+    assert isinstance(long, Decision)
+    assert isinstance(short, Decision)
+    assert (long.result, long.cause, short.result) == ("refused", "policy", "accepted")
+    assert "best effort would be slowed down 2.5" in long.reason
+
+
+def test_where_there_is_no_best_effort_none_is_protected(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, policies=PROTECTING)
+    sandbox.sleep(10)
+
+    answer = sandbox.ask(wanted(sandbox, nodes=4, start="now+1h", duration="10h"), ALICE)
+
+    assert isinstance(answer, Decision)
+    assert answer.result == "accepted"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.core.restart.snapshot import KeptBook, keep
-from outrider.service.answers import Answer, Decision, Trouble
+from outrider.service.answers import Decision, Trouble
 from outrider.service.requests import Cancel, Modify
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ALICE, BOB, GIB, RATE, Sandbox, wanted
@@ -31,8 +31,12 @@ def book_of(sandbox: Sandbox) -> KeptBook:
     return keep(parts.site.book, sandbox.now_s)
 
 
-def nameless(answer: Answer) -> Answer:
-    return replace(answer, name="") if isinstance(answer, Decision) else answer
+def nameless(answer: object) -> object:
+    """Without what only a reservation has, and an offer that is held."""
+    if not isinstance(answer, Decision):
+        return answer
+    told = tuple(replace(each, name="") for each in answer.offers)
+    return replace(answer, name="", offers=told, offers_until_s=None, are_offers_protected=False)
 
 
 def reserve_twice(sandbox: Sandbox, random: Random) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from outrider.service.answers.leases import LeaseList, LeaseView, Occurrence, Offer, Report
+
 Result = Literal["accepted", "refused"]
 
 
@@ -78,6 +80,16 @@ class Decision:
     slots: int = 0
     notes: tuple[str, ...] = ()
     """What of the workspace is not used, so that nobody relies on it."""
+    price: int | None = None
+    """What it costs, or what a refused one would, in thousandths; None where nothing has a price."""
+    occurrences: tuple[Occurrence, ...] = ()
+    """Of a request that recurs; the nodes and times are those of the first, and `name` is that of all."""
+    offers: tuple[Offer, ...] = ()
+    """Refused: what would be accepted instead."""
+    offers_until_s: int | None = None
+    """Until when these are held; None if they are not, or not any more for long."""
+    are_offers_protected: bool = False
+    """Whether no request of another user is accepted meanwhile that would take their place."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,6 +125,10 @@ class Receipt:
     saved_bytes: int
     sources: tuple[str, ...]
     words: str
+    price: int | None = None
+    """What was agreed, in thousandths of the site's unit of money; None where nothing has a price."""
+    charged: int | None = None
+    """What of that is charged: nothing if it was not met, or given up before its start."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,6 +182,7 @@ class ReservationDetails:
     environment: str = ""
     """The parallel environment with which a job has all of its nodes, if it asks for `slots` of it."""
     slots: int = 0
+    price: int | None = None
     key: str = ""
     """What the batch system calls it, if that is not its name: a number, by which jobs name it."""
 
@@ -240,6 +257,14 @@ class ReservationList:
     reservations: tuple[ReservationView, ...]
     next_after: int | None
     """What to go on with, if there are more."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeaseDetails:
+    """A lease with the reservations that it consists of and that are not over; an offer has none."""
+
+    lease: LeaseView
+    reservations: tuple[ReservationView, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -462,6 +487,9 @@ Answer = (
     | Timeline
     | Status
     | DecisionList
+    | Report
+    | LeaseList
+    | LeaseDetails
     | Reconciled
     | Handover
     | Trouble

@@ -1,0 +1,1 @@
+"""Kinds of lease beside the plain reservation: what is offered instead of a refusal."""

@@ -1,0 +1,106 @@
+"""An answer that is no says what would be yes: offers, which can be accepted by name for a while."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from outrider.core.alternatives import Alternative, alternatives
+from outrider.core.model import Workspace
+from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.metadata.conversion import deployment_of
+from outrider.metadata.notation.hostlists import fold
+from outrider.service.answers import Decision, Trouble
+from outrider.service.answers.leases import Offer
+from outrider.service.desk.reservations.admission import Judged, ReservationAdmission, Wish
+from outrider.service.desk.state.offers import Held, HeldOffers
+from outrider.service.desk.state.site import Site
+from outrider.service.requests import Accept, Caller, Reserve
+
+
+class Negotiation:
+    """Makes offers and takes them back. A plan shows them, and they are not held."""
+
+    def __init__(self, site: Site, admission: ReservationAdmission, offers: HeldOffers) -> None:
+        self._site = site
+        self._admission = admission
+        self._offers = offers
+
+    def offered(self, request: Accept, caller: Caller) -> Reserve | Trouble:
+        """What is reserved if an offer is accepted."""
+        found = self._offers.find(request.name, caller, self._site.now_s)
+        if found is None:
+            held_s = self._site.settings.offers_held_s
+            words = (
+                f"there is no offer {request.name} for {caller.user}: offers are held for {held_s} s, until "
+                "the next request is refused, and not over a restart of the service; ask again"
+            )
+            return Trouble(code="not-found", message=words)
+        return replace(found.request, is_plan=False, key=request.key, request_hash=request.request_hash)
+
+    def answered(self, request: Reserve, wish: Wish, judged: Judged) -> Decision:
+        """A decision, with what would be accepted instead if it is a refusal."""
+        decision, rejected = judged.decision, judged.rejected
+        if rejected is None:
+            if not request.is_plan:
+                self._offers.drop(wish.caller.uid)
+            return decision
+        if not wish.caller.is_admin and self._site.refusals.is_full(wish.caller.uid):
+            # To look for offers takes longer than to refuse, and nobody has as much of that as they like.
+            return decision
+        found = alternatives(
+            wish.workspace,
+            rejected,
+            lambda workspace: self._ask(wish, workspace),
+            self._site.now_s,
+            self._site.settings.offers_held_s,
+        )
+        held = Held()
+        if not request.is_plan:
+            terms = [
+                (each, replace(_with_terms(request, each.workspace), offered_price=self._price(each)))
+                for each in found
+            ]
+            held = self._offers.hold(wish.caller, terms, self._site.now_s, self._serial())
+        names = held.names or ("",) * len(found)
+        return replace(
+            decision,
+            offers=tuple(self._offer(each, name) for each, name in zip(found, names, strict=True)),
+            offers_until_s=held.until_s,
+            are_offers_protected=held.is_protected,
+        )
+
+    def _serial(self) -> int:
+        """The number of the last decision on the disk: the refusal that is decided now gets a later one."""
+        return self._site.store.last_decision()
+
+    def _ask(self, wish: Wish, workspace: Workspace) -> Accepted | Rejected:
+        """What other terms would be answered. The site's own program is asked when they are accepted."""
+        return self._admission.answer(replace(wish, workspace=workspace), None)
+
+    def _offer(self, found: Alternative, name: str) -> Offer:
+        nodes = self._site.book.timeline.nodes
+        return Offer(
+            name=name,
+            kind=found.kind.value,
+            start_s=found.plan.start_s,
+            end_s=found.plan.end_s,
+            node_count=len(found.plan.fits),
+            nodes=fold(nodes[chosen.node].name for chosen in found.plan.fits),
+            price=self._price(found),
+        )
+
+    def _price(self, found: Alternative) -> int | None:
+        return self._admission.prices.of_plan(self._admission.policies, found.plan)
+
+
+def _with_terms(request: Reserve, workspace: Workspace) -> Reserve:
+    """The same request with the terms of an alternative."""
+    terms = {
+        "nodes": workspace.instances,
+        "duration_s": workspace.duration_s,
+        "start_s": workspace.start_s,
+        "finish_by_s": workspace.finish_by_s,
+    }
+    deployment = deployment_of(request.workspace).model_copy(update=terms)
+    file = request.workspace.model_copy(update={"deployment": deployment})
+    return replace(request, workspace=file)
