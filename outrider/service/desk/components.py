@@ -14,6 +14,7 @@ from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.pool_room import PoolRooms
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.nodes.watch import NodeWatch
+from outrider.service.desk.opening.reservations import OpenReservations
 from outrider.service.desk.reconcile.reconciler import Reconciler
 from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.reservations.alarms import ReservationAlarms
@@ -22,7 +23,7 @@ from outrider.service.desk.reservations.execution import PlanExecution
 from outrider.service.desk.reservations.lifecycle import ReservationLifecycle
 from outrider.service.desk.reservations.repair import ReservationRepair
 from outrider.service.desk.reservations.transfers import DeadlineTransfers
-from outrider.service.desk.state.agenda import Agenda
+from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.desk.views.images import ImageViews
@@ -31,7 +32,7 @@ from outrider.service.desk.views.reservations import ReservationViews
 from outrider.service.desk.views.site import SiteViews
 from outrider.service.desk.views.transfers import TransferViews
 from outrider.service.meter import Log, Meter
-from outrider.service.ports import NodeRoom
+from outrider.service.ports import AskEvent, Call, NodeRoom, ResolveImage, Result, TellUser
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +48,7 @@ class DeskComponents:
     repair: ReservationRepair
     lifecycle: ReservationLifecycle
     reconciler: Reconciler
+    opening: OpenReservations
     watch: NodeWatch
     orders: JobOrders
     best_effort: BestEffortTransfers
@@ -64,6 +66,25 @@ class DeskComponents:
         self.orders.take_up()
         self.jobs.yielding.take_up()
         self.lifecycle.take_up()
+        self.opening.take_up()
+
+    def heard(self, call: Call, result: Result) -> None:
+        """What was asked for jobs or for events is answered."""
+        if isinstance(call, ResolveImage):
+            self.jobs.resolved(call, result)
+        elif isinstance(call, TellUser):
+            self.jobs.told(call, result)
+        elif isinstance(call, AskEvent):
+            self.opening.heard(call, result)
+
+    def turn(self, topic: Topic, subject: str) -> None:
+        """Something is due."""
+        if topic is Topic.JOB:
+            self.jobs.turn(subject)
+        elif topic is Topic.OPEN:
+            self.opening.turn(subject)
+        else:
+            self.lifecycle.turn(topic, subject)
 
 
 def make_components(
@@ -90,6 +111,9 @@ def make_components(
     reconciler = Reconciler(
         site, node_orders, admission, copies, troubles, repair, lifecycle, watch, preemptible, log
     )
+    opening = OpenReservations(
+        site, agenda, admission, execution, lifecycle, preemptible, reconciler.busy_until_s, log, meter
+    )
     jobs = JobManager(
         site,
         node_orders,
@@ -115,6 +139,7 @@ def make_components(
         repair=repair,
         lifecycle=lifecycle,
         reconciler=reconciler,
+        opening=opening,
         watch=watch,
         orders=orders,
         best_effort=best_effort,

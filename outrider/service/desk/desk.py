@@ -43,9 +43,7 @@ from outrider.service.ports import (
     Finished,
     Look,
     NodeReport,
-    ResolveImage,
     TellNode,
-    TellUser,
 )
 from outrider.service.requests import (
     Asked,
@@ -56,7 +54,9 @@ from outrider.service.requests import (
     Reconcile,
     Reserve,
     ShowStatus,
+    SignedCall,
     Ticked,
+    Trigger,
     Woken,
 )
 from outrider.service.settings import Settings
@@ -216,8 +216,8 @@ class Desk:
             return dispatch.decide(
                 asked, self._policies, self.troubles, program, is_judged=is_judged, is_sure=is_sure
             )
-        if isinstance(request, Cancel):
-            return dispatch.cancel(request, caller, self._store_trouble)
+        if isinstance(request, (Cancel, Trigger, SignedCall)):
+            return dispatch.change(request, caller, self._store_trouble)
         if isinstance(request, (BeginSubmission, EndSubmission)):
             return remember(dispatch.site, request, caller, self._store_trouble)
         if isinstance(request, Reconcile):
@@ -242,10 +242,7 @@ class Desk:
             for inquiry in self._inquiries.heard(call.node, has_answered=isinstance(result, NodeReport)):
                 self._decide(inquiry)
         elif self._parts is not None:
-            if isinstance(call, ResolveImage):
-                self._parts.jobs.resolved(call, result)
-            elif isinstance(call, TellUser):
-                self._parts.jobs.told(call, result)
+            self._parts.heard(call, result)
 
     def _judged(self, call: AskProgram, result: object) -> None:
         """The site's own program has said what it thinks of a request."""
@@ -301,6 +298,7 @@ class Desk:
         if self._parts is not None:
             self._find("", self._parts.reconciler.seen(result, call.watched))
             self._parts.jobs.seen(result)
+            self._parts.opening.seen(result)
 
     def _look_at_nodes(self, nodes: tuple[RmsNode, ...]) -> None:
         """What nodes there are. That they are the very same as before is seen at once."""
@@ -388,10 +386,8 @@ class Desk:
                 self._compare()
             elif topic is Topic.STORE:
                 self._tend_store()
-            elif self._parts is not None and topic is Topic.JOB:
-                self._parts.jobs.turn(subject)
             elif self._parts is not None:
-                self._parts.lifecycle.turn(topic, subject)
+                self._parts.turn(topic, subject)
         if self._parts is not None:
             self._parts.execution.run_link()
             self._parts.repair.mend()
@@ -427,6 +423,7 @@ class Desk:
             calls += self._orders.calls(self._now_s)
             calls += parts.jobs.lookups()
             calls += parts.jobs.notes.calls(self._now_s)
+            calls += parts.opening.sources.calls()
         return calls
 
     def _flush(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
-from outrider.service.answers import Answer, Decision, TransferList, Trouble
+from outrider.service.answers import Answer, Decision, EventTaken, TransferList, Trouble
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.reservations.admission import Doubtful, Wish, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
@@ -37,9 +37,12 @@ from outrider.service.requests import (
     Show,
     ShowJob,
     ShowTimeline,
+    SignedCall,
+    Trigger,
 )
 from outrider.store.errors import Conflict
 from outrider.store.records import RecordedAnswer as StoredAnswer
+from outrider.store.records import ReservationRecord
 
 Deciding = Reserve | Modify
 
@@ -116,6 +119,8 @@ class RequestDispatch:
             wish = admission.wish(caller, request)
         if isinstance(wish, Trouble):
             return wish
+        if words := self._parts.opening.fault(wish):
+            return Trouble(code="invalid", message=words)
         if policies.external is not None and not is_judged:
             return AskProgram(
                 external=policies.external,
@@ -138,12 +143,48 @@ class RequestDispatch:
             self._remember(caller, request, answer)
         return answer
 
-    def cancel(self, request: Cancel, caller: Caller, store_trouble: str) -> Answer:
-        """Cancel a reservation; one that is over stays as it is."""
+    def change(self, request: Cancel | Trigger | SignedCall, caller: Caller, store_trouble: str) -> Answer:
+        """What somebody says that a reservation is to do now."""
         views = self._parts.views
+        if isinstance(request, SignedCall):
+            return self._called(request, caller, store_trouble)
         found = views.find(request.name, caller)
         if isinstance(found, Trouble):
             return found
+        if isinstance(request, Trigger):
+            return self._trigger(found, request, caller, store_trouble)
+        return self._cancel(found, caller, store_trouble)
+
+    def _trigger(
+        self, found: Live | ReservationRecord, request: Trigger, caller: Caller, store_trouble: str
+    ) -> Answer:
+        """The event has come, as its user says; or the one that ends it."""
+        record = found.record if isinstance(found, Live) else found
+        views, opening = self._parts.views, self._parts.opening
+        if not may_read(record, caller):
+            return _not_yours(record.name)
+        if store_trouble:
+            return Trouble(code="unavailable", message=store_trouble)
+        if not isinstance(found, Live):
+            words = f"reservation {record.name} is over: it is {record.state.value}"
+            return Trouble(code="conflict", message=words)
+        trouble = opening.told(found, caller, is_end=request.is_end)
+        return trouble or views.details(found.record if found.record.state.is_final else found, caller)
+
+    def _called(self, request: SignedCall, caller: Caller, store_trouble: str) -> Answer:
+        """A signed call. Whoever makes it learns nothing of the reservation but whether it was taken."""
+        if store_trouble:
+            return Trouble(code="unavailable", message=store_trouble)
+        live = self.site.live.get(request.name)
+        if live is None:
+            return Trouble(
+                code="not-allowed", message=f"the call for {request.name} is not signed as it has to be"
+            )
+        return self._parts.opening.called(live, request) or EventTaken(name=live.name, what=request.what)
+
+    def _cancel(self, found: Live | ReservationRecord, caller: Caller, store_trouble: str) -> Answer:
+        """Cancel a reservation; one that is over stays as it is."""
+        views = self._parts.views
         if not isinstance(found, Live):
             return views.details(found, caller) if may_read(found, caller) else _not_yours(found.name)
         if not may_read(found.record, caller):
@@ -161,6 +202,7 @@ class RequestDispatch:
         if isinstance(decision, Decision) and decision.result == "accepted":
             # Its image may be there or on its way already; and its beginning and end are to come.
             parts.execution.arrange(parts.site.live[decision.name])
+            parts.opening.arrange(parts.site.live[decision.name])
         return decision
 
     def _modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:

@@ -15,13 +15,14 @@ RESERVE = "reserve"
 UNRESERVE = "unreserve"
 
 
-def reserve_effect(live: Live, now_s: int) -> Effect:
-    """Let the batch system have the reservation as it is now."""
+def reserve_effect(live: Live, now_s: int, not_before_s: int = 0) -> Effect:
+    """Let the batch system have the reservation as it is now. One that waits for its event has its nodes
+    already, and starts there `not_before_s`."""
     reservation = live.reservation
     payload = {
         "version": 1,
         "nodes": list(reservation.nodes),
-        "start_s": reservation.start_s,
+        "start_s": max(reservation.start_s, not_before_s),
         "end_s": reservation.end_s,
         "users": [live.record.owner.user],
     }

@@ -31,6 +31,7 @@ from outrider.service.desk.reservations import decision as replies
 from outrider.service.desk.reservations.booked_usage import review_of, standing_of
 from outrider.service.desk.state.documents import Document, Record, document_of, stem_of
 from outrider.service.desk.state.node_list import parts, whole
+from outrider.service.desk.state.open_terms import with_secret
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.requests import Caller, Modify, Reserve
 from outrider.store.records import ReservationOwner
@@ -82,6 +83,8 @@ class ReservationAdmission:
         """A request in the words of the core; the name it would be booked under is in it."""
         site = self._site
         document = document_of(request, caller)
+        if document.open is not None and not request.is_plan:
+            document = replace(document, open=with_secret(document.open))
         name = f"{stem_of(document.workspace)}-{site.next_number}"
         try:
             workspace = workspace_of(request.workspace, document.image, now_s=site.now_s, name=name)
@@ -100,6 +103,9 @@ class ReservationAdmission:
 
     def changed(self, live: Live, request: Modify, caller: Caller) -> Wish | Trouble:
         """A change in the words of the core. What is not asked for stays."""
+        if live.document.open is not None:
+            words = f"reservation {live.name} is open for an event: cancel it, and reserve anew"
+            return Trouble(code="conflict", message=words)
         workspace = live.reservation.workspace
         start_s = request.start_s
         if start_s is None:
@@ -165,6 +171,7 @@ class ReservationAdmission:
             wish.workspace,
             site.now_s,
             policy=policy,
+            tells_earliest=wish.document.open is None,
             choice=self._gentlest,
             review=self._review(""),
         )
@@ -232,7 +239,10 @@ class ReservationAdmission:
     def confirm(self, live: Live) -> None:
         """Let the batch system have the reservation as it is now."""
         live.is_confirmed = False
-        self._site.todo([reserve_effect(live, self._site.now_s)])
+        live.batch_start_s = 0
+        if live.waits and live.document.open is not None:
+            live.batch_start_s = self._site.now_s + live.document.open.lead_s(self._site.settings)
+        self._site.todo([reserve_effect(live, self._site.now_s, live.batch_start_s)])
 
     def leave_book(self, live: Live) -> None:
         """Give back its slots and the transfers that nobody else needs."""

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from outrider.core.model import Image
+from outrider.service.desk.state.open_terms import OpenTerms, read_terms, terms_of
 from outrider.service.ports import Readers
 from outrider.service.requests import Caller, Reserve
 from outrider.store.errors import Damaged, TooNew
@@ -31,6 +32,8 @@ class Document:
     readers: Readers | None
     file: str
     """The workspace as its user wrote it down, as JSON."""
+    open: OpenTerms | None = None
+    """For which events it waits; None if for none."""
 
     @property
     def is_private(self) -> bool:
@@ -52,6 +55,10 @@ class Record:
     sources: tuple[str, ...] = ()
     is_met: bool | None = None
     words: str = ""
+    triggered_s: int | None = None
+    """When the event came that it waited for."""
+    event: str = ""
+    """Which one that was."""
 
 
 def stem_of(workspace: str) -> str:
@@ -71,6 +78,7 @@ def document_of(request: Reserve, caller: Caller) -> Document:
         format=section.format or image.format,
         readers=Readers(uids=(caller.uid,)) if section.private else None,
         file=file.model_dump_json(),
+        open=None if file.deployment is None else terms_of(file.deployment),
     )
 
 
@@ -85,6 +93,7 @@ def read_document(text: str) -> Document:
         readers = found["readers"]
         if readers is not None:
             found["readers"] = Readers(uids=tuple(readers["uids"]), gids=tuple(readers["gids"]))
+        found["open"] = read_terms(found.get("open"))
         return Document(**found)
 
 

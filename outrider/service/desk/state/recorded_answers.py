@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from outrider.service.answers import Decision, ImageView, PlannedTransfer
+from outrider.service.answers import Decision, ImageView, OpenWindow, PlannedTransfer
 
 VERSION = 1
 NOT_KEPT = ("environment", "slots", "notes")
@@ -28,4 +28,8 @@ def read_decision(text: str) -> Decision:
     found["image"] = ImageView(**found["image"])
     found["transfers"] = tuple(PlannedTransfer(**each) for each in found["transfers"])
     found["remedies"] = tuple(found["remedies"])
+    window = found.get("window")
+    if window is not None:
+        texts = {name: tuple(window[name]) for name in ("begins", "ends")}
+        found["window"] = OpenWindow(**{**window, **texts})
     return Decision(**found)

@@ -62,6 +62,8 @@ class Live:
     key: str = ""
     """What the batch system called it when it was seen last."""
     missing_since_s: int | None = None
+    batch_start_s: int = 0
+    """When the batch system starts it, as it was told last, if its event is waited for; 0 if not known."""
     restored: int = 0
     """How often it was put back into a batch system that had lost it."""
 
@@ -76,6 +78,12 @@ class Live:
     @property
     def nodes(self) -> tuple[str, ...]:
         return self.record.kept.reservation.nodes
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is open, and its event has not come."""
+        is_open = self.document.open is not None and self.kept.triggered_s is None
+        return is_open and not self.record.state.is_final
 
     @property
     def is_ready(self) -> bool:

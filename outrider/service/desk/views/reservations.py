@@ -21,7 +21,7 @@ from outrider.service.answers import (
     Trouble,
 )
 from outrider.service.desk.nodes.orders import NodeOrders
-from outrider.service.desk.reservations.decision import image_view, whole_nodes
+from outrider.service.desk.reservations.decision import image_view, whole_nodes, window_of
 from outrider.service.desk.state.documents import Document, read_document, read_record, stem_of
 from outrider.service.desk.state.permissions import is_request, may_read, may_see
 from outrider.service.desk.state.site import Live, Site
@@ -246,6 +246,7 @@ def _view(
         ready_s=ready_s,
         is_confirmed=is_confirmed,
         why=record.why if is_shown else "",
+        window=window_of(document, read_record(record.receipt)) if is_shown and document.open else None,
     )
 
 

@@ -8,10 +8,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from outrider.service.answers import Decision, Explanation, ReservationDetails, ReservationList
-from outrider.service.requests import Cancel, Explain, ListReservations, Reserve, Show
+from outrider.service.answers import Decision, EventTaken, Explanation, ReservationDetails, ReservationList
+from outrider.service.requests import Cancel, Explain, ListReservations, Reserve, Show, SignedCall, Trigger
 from outrider.service.web.asking import Asker
-from outrider.service.web.requests.bodies import ChangeBody, ChangeQuery, ReservationsQuery, ReserveBody
+from outrider.service.web.requests.bodies import (
+    CallBody,
+    ChangeBody,
+    ChangeQuery,
+    ReservationsQuery,
+    ReserveBody,
+    TriggerBody,
+)
 from outrider.service.web.requests.understanding import hash_of, understand_change
 from outrider.service.web.routes.routing import ERRORS, By, Key, ReservationName, answered
 
@@ -102,6 +109,18 @@ def _add_changing(routes: APIRouter, asker: Asker) -> None:
             hashed=hashed,
         )
         return answered(await asker.ask(caller, request, Decision))
+
+    @routes.post("/reservations/{name}/trigger", response_model=ReservationDetails)
+    async def trigger(name: ReservationName, body: TriggerBody, caller: By) -> Response:
+        """The event that an open reservation waits for has come, or the one that ends it."""
+        request = Trigger(name=name, is_end=body.what == "end")
+        return answered(await asker.ask(caller, request, ReservationDetails))
+
+    @routes.post("/reservations/{name}/call", response_model=EventTaken)
+    async def call(name: ReservationName, body: CallBody, caller: By) -> Response:
+        """A signed call, which anybody may make, begins or ends an open reservation."""
+        request = SignedCall(name=name, what=body.what, at_s=body.at_s, signature=body.signature)
+        return answered(await asker.ask(caller, request, EventTaken))
 
     @routes.delete("/reservations/{name}", response_model=ReservationDetails)
     async def cancel(name: ReservationName, caller: By, key: Key = "") -> Response:

@@ -1,0 +1,1 @@
+"""Open reservations: nodes and images that are ready for an event."""
