@@ -112,7 +112,7 @@ def make_components(
         site, node_orders, admission, copies, troubles, repair, lifecycle, watch, preemptible, log
     )
     opening = OpenReservations(
-        site, agenda, admission, execution, lifecycle, preemptible, reconciler.busy_until_s, log, meter
+        site, agenda, admission, execution, lifecycle, preemptible, reconciler.busy_until_s, log
     )
     jobs = JobManager(
         site,

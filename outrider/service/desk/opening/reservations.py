@@ -28,7 +28,7 @@ from outrider.service.desk.reservations.lifecycle import ReservationLifecycle
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.open_terms import LEAST_WITHIN_S, OpenTerms
 from outrider.service.desk.state.site import Live, Site
-from outrider.service.meter import Log, Meter
+from outrider.service.meter import Log
 from outrider.service.ports import AskEvent, EventAnswer, Result
 from outrider.service.requests import Caller, SignedCall
 
@@ -52,7 +52,6 @@ class OpenReservations:
         preemptible: PreemptibleJobs,
         busy_until: BusyUntil,
         log: Log,
-        meter: Meter,
     ) -> None:
         self._site = site
         self._agenda = agenda
@@ -62,7 +61,6 @@ class OpenReservations:
         self._preemptible = preemptible
         self._busy_until = busy_until
         self._log = log
-        self._meter = meter
         self.sources = EventSources(site, agenda)
 
     def take_up(self) -> None:
@@ -145,7 +143,6 @@ class OpenReservations:
         words = f"its event has come ({why}): it starts {start_s - now_s} s after it"
         site.change(live, kept=keep_reservation(site.book, live.name), why=words, receipt=receipt)
         site.note("trigger", live.name, "begins", words, uid=uid)
-        self._meter.count("outrider_events_total", "begin")
         self._log.info("event has come", reservation=live.name, words=why, after_s=start_s - now_s)
         self._admission.confirm(live)
         self._execution.arrange(live)
