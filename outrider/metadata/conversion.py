@@ -80,6 +80,7 @@ def workspace_of(file: WorkspaceFile, image: Image, *, now_s: int, name: str | N
         start_s=start_s,
         finish_by_s=deployment.finish_by_s,
         is_preemptible=deployment.preemptible is not False,
+        may_yield=deployment.preemptible is True and start_s is not None,
     )
 
 

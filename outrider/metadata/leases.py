@@ -151,8 +151,6 @@ def unsupported_by_service(section: LeasesSection) -> list[str]:
     """The keys that are given and that so far simulations alone follow."""
     given = {
         "most_slowdown": section.most_slowdown_percent is not None,
-        "preemption": section.preemption is not None,
-        "nodes": bool(section.nodes),
         "pricing": section.pricing is not None,
     }
     return [key for key, is_given in given.items() if is_given]

@@ -181,7 +181,9 @@ class DeploymentSection(Section):
     until_event: Event | None = Field(None, description="an event that ends it before its time is over")
     preemptible: bool | None = Field(
         None,
-        description="whether best effort may be suspended for a reservation; it may unless this is false",
+        description="of best effort: whether it may be suspended for a reservation; it may unless this is "
+        "false. Of a reservation: whether it may make way for others, by the site's policy; unless this is "
+        "true it may not",
     )
 
     @property
@@ -215,8 +217,6 @@ class DeploymentSection(Section):
         assert isinstance(circumstances, Circumstances)
         if self.instances > MOST_INSTANCES:
             contradiction(f"{self.instances} instances are too many: at most {MOST_INSTANCES}", "nodes")
-        if self.preemptible and not self.is_best_effort:
-            contradiction("a reservation is never suspended: leave it out, or the times", "preemptible")
         _check_window(self)
         if self.finish_by_s is not None:
             first_s = circumstances.now_s if self.start_s is None else self.start_s
@@ -274,7 +274,7 @@ class WorkspaceFile(Section):
                 "metadata.roles is not used: the image is on all nodes alike, and no instance is told a host "
                 "name, an address, files or user_data"
             )
-        if self.deployment is not None and self.deployment.preemptible:
+        if self.deployment is not None and self.deployment.preemptible and self.deployment.is_best_effort:
             found.append(
                 "deployment.preemptible is not used: only the simulator suspends best effort; a job that may "
                 "be requeued for a reservation says so in a line of its own, preemptible: requeue"

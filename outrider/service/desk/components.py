@@ -68,6 +68,19 @@ class DeskComponents:
         self.lifecycle.take_up()
         self.opening.take_up()
 
+    def make_way(self, name: str) -> None:
+        """Those who made way for a new reservation have other nodes, or none any more."""
+        changed, self.admission.made_way = self.admission.made_way, []
+        for each in changed:
+            if each.after is None:
+                self.lifecycle.yielded(each.live, name)
+            else:
+                left = set(each.before.nodes) - set(each.live.nodes)
+                self.execution.release(each.live, tuple(sorted(left)))
+                self.execution.arrange(each.live)
+        if changed:
+            self.execution.prune()
+
     def heard(self, call: Call, result: Result) -> None:
         """What was asked for jobs or for events is answered."""
         if isinstance(call, ResolveImage):

@@ -21,7 +21,7 @@ from outrider.rms.base import NodeState, Refused, RmsNode, Sight
 from outrider.service.answers import Answer, Reconciled, Replied, Trouble
 from outrider.service.desk.batch.effect_queue import MOST_WAIT_S, EffectQueue
 from outrider.service.desk.batch.job_effects import job_of
-from outrider.service.desk.batch.reservation_effects import RESERVE
+from outrider.service.desk.batch.reservation_effects import PARK, RESERVE
 from outrider.service.desk.components import DeskComponents, make_components
 from outrider.service.desk.dispatch import RequestDispatch
 from outrider.service.desk.nodes.orders import NodeOrders
@@ -349,7 +349,8 @@ class Desk:
         wait_s = self._batch.again_s(effect)
         words = str(result) or type(result).__name__
         waiting = self._store.waiting_effects(effect.subject)
-        if waiting and waiting[-1].identity != identity:
+        is_needed = effect.kind == PARK and not isinstance(result, Refused)
+        if waiting and waiting[-1].identity != identity and not is_needed:
             # A later one says what should be now, and waits for this one to be out of its way.
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
             self._log.info("effect is given up", effect=identity, words=words)

@@ -200,6 +200,7 @@ class RequestDispatch:
         parts = self._parts
         decision = parts.admission.reserve(wish, program, no_doubts if is_sure else parts.rooms.doubts)
         if isinstance(decision, Decision) and decision.result == "accepted":
+            parts.make_way(decision.name)
             # Its image may be there or on its way already; and its beginning and end are to come.
             parts.execution.arrange(parts.site.live[decision.name])
             parts.opening.arrange(parts.site.live[decision.name])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
+from outrider.core.model import Reservation
+from outrider.core.reservations.book import BookEntry
 from outrider.rms.base import BatchSystem, RmsReservation
 from outrider.service.desk.batch.job_effects import carry_out_for_job, job_of
 from outrider.service.desk.state.site import Live
@@ -13,6 +16,8 @@ from outrider.store.records import Effect
 
 RESERVE = "reserve"
 UNRESERVE = "unreserve"
+PARK = "park"
+PARKED_AHEAD_S = 86_400
 
 
 def reserve_effect(live: Live, now_s: int, not_before_s: int = 0) -> Effect:
@@ -27,6 +32,20 @@ def reserve_effect(live: Live, now_s: int, not_before_s: int = 0) -> Effect:
         "users": [live.record.owner.user],
     }
     return _effect(RESERVE, live, payload, now_s)
+
+
+def park_effect(live: Live, before: Reservation, others: Mapping[str, BookEntry], now_s: int) -> Effect:
+    """Let the batch system have it on its old nodes when nobody else has anything, until what follows says
+    where it is to be: two that change places would each be refused for the other."""
+    start_s = max(entry.end_s for entry in others.values()) + PARKED_AHEAD_S
+    payload = {
+        "version": 1,
+        "nodes": list(before.nodes),
+        "start_s": start_s,
+        "end_s": start_s + before.end_s - before.start_s,
+        "users": [live.record.owner.user],
+    }
+    return _effect(PARK, live, payload, now_s)
 
 
 def unreserve_effect(live: Live, now_s: int) -> Effect:
@@ -55,7 +74,7 @@ def carry_out(effect: Effect, rms: BatchSystem, sign: Sign | None = None) -> Non
     if effect.kind == UNRESERVE:
         rms.unreserve(effect.subject)
         return
-    if effect.kind != RESERVE:
+    if effect.kind not in (RESERVE, PARK):
         raise ValueError(f"effect {effect.identity} is of kind {effect.kind}, which is not known")
     payload: dict[str, Any] = json.loads(effect.payload)
     rms.reserve(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import tzinfo
 
 from outrider.core.besteffort.requeueing import fewest_lost
-from outrider.core.model import Image, Workspace
+from outrider.core.model import Image, LeaseOwner, Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, Review, assess
@@ -21,14 +21,23 @@ from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.core.reservations.renegotiation import Renegotiated, change_end, renegotiate
 from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
 from outrider.metadata.conversion import workspace_of
-from outrider.metadata.decision import PolicyRefusal, Requester, core_policy
+from outrider.metadata.decision import PolicyRefusal, Requester, core_policy, rule_of
 from outrider.metadata.errors import MetadataError
+from outrider.metadata.leases import node_order, preemption_order
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, Trouble
-from outrider.service.desk.batch.reservation_effects import reserve_effect
+from outrider.service.desk.batch.reservation_effects import park_effect, reserve_effect, unreserve_effect
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.reservations import decision as replies
 from outrider.service.desk.reservations.booked_usage import review_of, standing_of
+from outrider.service.desk.reservations.making_way import (
+    MOVABLE,
+    Changed,
+    MakingWay,
+    Way,
+    in_order,
+    words_of,
+)
 from outrider.service.desk.state.documents import Document, Record, document_of, stem_of
 from outrider.service.desk.state.node_list import parts, whole
 from outrider.service.desk.state.open_terms import with_secret
@@ -77,7 +86,24 @@ class ReservationAdmission:
     def __init__(self, site: Site, policies: Policies, preemptible: PreemptibleJobs) -> None:
         self._site = site
         self._preemptible = preemptible
+        self._making_way = MakingWay(site)
+        self._policies = policies
         self.policies = policies
+        self.made_way: list[Changed] = []
+        """Who made way for what was accepted last, to be told to nodes."""
+
+    @property
+    def policies(self) -> Policies:
+        """The site's, as they are now."""
+        return self._policies
+
+    @policies.setter
+    def policies(self, policies: Policies) -> None:
+        """Follow these from now on: also in which order nodes are taken, and whose jobs yield first."""
+        self._policies, leases, book = policies, policies.leases, self._site.book
+        book.terms = replace(book.terms, node_order=None if leases is None else node_order(leases))
+        section = None if leases is None else leases.preemption
+        self._preemptible.order = None if section is None else preemption_order(section)
 
     def wish(self, caller: Caller, request: Reserve) -> Wish | Trouble:
         """A request in the words of the core; the name it would be booked under is in it."""
@@ -90,7 +116,15 @@ class ReservationAdmission:
             workspace = workspace_of(request.workspace, document.image, now_s=site.now_s, name=name)
         except MetadataError as error:
             return Trouble(code="invalid", message=str(error))
-        workspace = replace(workspace, resources=whole(workspace.resources))
+        who = Requester(user=caller.user, groups=caller.groups, account=request.account)
+        document = replace(document, lease_class=rule_of(self.policies, who))
+        owner = LeaseOwner(
+            user=caller.user,
+            groups=caller.groups,
+            account=request.account,
+            lease_class=document.lease_class,
+        )
+        workspace = replace(workspace, resources=whole(workspace.resources), owner=owner)
         if workspace.start_s is None:
             return Trouble(
                 code="invalid",
@@ -144,16 +178,23 @@ class ReservationAdmission:
         Where there are doubts whether its nodes have the room, nothing is decided.
         """
         site = self._site
-        decision, admission = self._decide(wish, program)
-        if isinstance(admission, Accepted) and (nodes := doubts(admission.plan)):
+        decision, admission, way = self._decide(wish, program)
+        nodes: dict[str, int] = {}
+        if isinstance(admission, Accepted):
+            nodes = doubts(admission.plan) if way is None else self._making_way.doubts(way, doubts)
+        if nodes:
             return Doubtful(nodes=nodes)
         if isinstance(admission, Rejected):
             decision = replace(decision, name="")
             name = wish.document.workspace
         else:
             name = decision.name
-            site.book.commit(admission.plan, site.now_s)
-            self._enter(wish, admission.plan)
+            plan = admission.plan
+            if way is None:
+                site.book.commit(plan, site.now_s)
+            else:
+                plan = self._make_way(wish)
+            self._enter(wish, plan)
         self._note("reserve", name, decision, wish.caller)
         return decision
 
@@ -163,7 +204,10 @@ class ReservationAdmission:
         note = self._site.note_refusal if is_bound else self._site.note
         note(kind, name, decision.result, decision.reason, uid=caller.uid)
 
-    def _decide(self, wish: Wish, program: PolicyRefusal | None) -> tuple[Decision, Accepted | Rejected]:
+    def _decide(
+        self, wish: Wish, program: PolicyRefusal | None
+    ) -> tuple[Decision, Accepted | Rejected, Way | None]:
+        """The answer; with who would make way, if it is accepted only so."""
         site = self._site
         policy = self._policy(wish)
         admission = self._assess(wish, program) or assess(
@@ -175,14 +219,46 @@ class ReservationAdmission:
             choice=self._gentlest,
             review=self._review(""),
         )
+        way: Way | None = None
+        if isinstance(admission, Rejected) and admission.refusal.cause in MOVABLE:
+            way = self._making_way.find(wish.workspace, self.policies, self._review(""), is_plan=True)
+        if way is not None:
+            admission = Accepted(plan=way.plan)
         admission = self._allowed(wish, admission, policy)
-        return self._decision(wish, admission), admission
+        decision = self._decision(wish, admission)
+        return (decision if way is None else replace(decision, reason=words_of(way))), admission, way
+
+    def _make_way(self, wish: Wish) -> ReservationPlan:
+        """Enter a request for which others make way, and write down what becomes of these."""
+        site, name = self._site, wish.workspace.name
+        way, changed = self._making_way.carry_out(wish.workspace, self.policies, self._review(""))
+        self.made_way = changed
+        for each in in_order(changed):
+            live = each.live
+            if each.is_parked:
+                site.todo([park_effect(live, each.before, site.book.entries, site.now_s)])
+                continue
+            if each.after is None:
+                # Before anybody else is to have its nodes.
+                site.todo([unreserve_effect(live, site.now_s)])
+                continue
+            if live.reservation.start_s <= site.now_s:
+                words = f"it yields to reservation {name}, as it may, and ends sooner"
+                receipt = replace(live.kept, yielded_to=name)
+                site.change(live, kept=keep_reservation(site.book, live.name), why=words, receipt=receipt)
+            else:
+                words = f"it was moved for reservation {name}, which its deadline allows"
+                self._place_anew(live, words, replace(live.kept, moves=live.kept.moves + 1))
+            site.note("move", live.name, "moved", words)
+            self.confirm(live)
+        return way.plan
 
     def _gentlest(self, plan: ReservationPlan) -> ReservationPlan:
         """The nodes on which preemptible jobs lose least by making way."""
         if not self._preemptible.all:
             return plan
-        return fewest_lost(self._site.book, plan, self._preemptible.runs(), self._site.now_s)
+        runs, now_s = self._preemptible.runs(), self._site.now_s
+        return fewest_lost(self._site.book, plan, runs, now_s, places=self._preemptible.places(now_s))
 
     def modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:
         """Renegotiate a reservation, or with `is_plan` say what would become of that."""
@@ -221,20 +297,19 @@ class ReservationAdmission:
         plan = renegotiated.admission.plan
         site.end_transfers(renegotiated.dropped, TransferState.WITHDRAWN)
         self._touch(plan)
+        saved = self._saved_bytes(live.document.image, plan)
+        self._place_anew(live, why, replace(live.kept, saved_bytes=saved))
+        self.confirm(live)
+
+    def _place_anew(self, live: Live, why: str, receipt: Record) -> None:
+        """A reservation has another place in the book: write that down."""
+        site = self._site
         kept = keep_reservation(site.book, live.name)
         nodes = set(kept.reservation.nodes)
         live.ready &= nodes
         state, ready_s = after_move(live, is_ready=live.ready == nodes, now_s=site.now_s)
-        saved = self._saved_bytes(live.document.image, plan)
-        site.change(
-            live,
-            kept=kept,
-            state=state,
-            why=why,
-            receipt=replace(live.kept, saved_bytes=saved, ready_s=ready_s),
-        )
+        site.change(live, kept=kept, state=state, why=why, receipt=replace(receipt, ready_s=ready_s))
         live.danger, live.spoiled, live.odds_percent = "", "", None
-        self.confirm(live)
 
     def confirm(self, live: Live) -> None:
         """Let the batch system have the reservation as it is now."""

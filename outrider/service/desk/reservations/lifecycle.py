@@ -97,6 +97,13 @@ class ReservationLifecycle:
         """The event has come that ends it."""
         self._end(live, f"it was ended by its event ({why}); ")
 
+    def yielded(self, live: Live, name: str) -> None:
+        """It has made way for another before its time began: it is over."""
+        words = f"it yielded to reservation {name}, as it may"
+        self._site.change(live, receipt=replace(live.kept, yielded_to=name))
+        self._finish(live, State.CANCELLED, words, is_met=None)
+        self._log.info("reservation has yielded", reservation=live.name, to=name)
+
     def cancel(self, live: Live, caller: Caller, why: str) -> None:
         """Somebody does not want it any more."""
         self._finish(live, State.CANCELLED, why, is_met=None, uid=caller.uid)
@@ -176,6 +183,10 @@ class ReservationLifecycle:
         state = State.FAILED if kept.ready_s is None else State.ENDED
         if state is State.ENDED and live.record.state not in (State.ACTIVE, State.ENDANGERED):
             self._site.change(live, state=State.ACTIVE)
+        if kept.moves:
+            words += f"; it was moved {kept.moves} times for others before it began"
+        if kept.yielded_to:
+            words += f"; it ended early, for reservation {kept.yielded_to}"
         words = how + words
         self._finish(live, state, words, is_met=is_met)
         self._log.info("reservation is over", reservation=live.name, met=is_met, words=words)

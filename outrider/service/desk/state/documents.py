@@ -34,6 +34,10 @@ class Document:
     """The workspace as its user wrote it down, as JSON."""
     open: OpenTerms | None = None
     """For which events it waits; None if for none."""
+    may_yield: bool = False
+    """Whether it may make way for others, by the site's policy."""
+    lease_class: str = ""
+    """The rule of the policies that it came under."""
 
     @property
     def is_private(self) -> bool:
@@ -59,6 +63,10 @@ class Record:
     """When the event came that it waited for."""
     event: str = ""
     """Which one that was."""
+    moves: int = 0
+    """How often it was given another place for others."""
+    yielded_to: str = ""
+    """Which reservation it has made way for."""
 
 
 def stem_of(workspace: str) -> str:
@@ -79,6 +87,7 @@ def document_of(request: Reserve, caller: Caller) -> Document:
         readers=Readers(uids=(caller.uid,)) if section.private else None,
         file=file.model_dump_json(),
         open=None if file.deployment is None else terms_of(file.deployment),
+        may_yield=file.deployment is not None and file.deployment.preemptible is True,
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from outrider.core.images.pools import Lingering, Pools
 from outrider.core.links.links import ExclusiveLinks
-from outrider.core.model import Node, Reservation, Transfer
+from outrider.core.model import LeaseOwner, Node, Reservation, Transfer
 from outrider.core.reservations.book import Book, Shipping, Terms
 from outrider.core.restart.restore import Lost
 from outrider.core.restart.snapshot import KeptReservation, KeptTransfer, keep_done, keep_transfers
@@ -180,7 +180,17 @@ class Site:
                 live.ready.update(live.nodes)
                 self.stirred.add(live.name)
             self._enter(live)
+            self._own(live)
         self.next_number = _next_number(store)
+
+    def _own(self, live: Live) -> None:
+        """Let the book know whose a reservation is, which is not written with its place."""
+        entry = self.book.entries.get(live.name)
+        if entry is not None:
+            owner, document = live.record.owner, live.document
+            whose = LeaseOwner(user=owner.user, account=owner.account, lease_class=document.lease_class)
+            workspace = replace(entry.reservation.workspace, may_yield=document.may_yield, owner=whose)
+            entry.reservation = replace(entry.reservation, workspace=workspace)
 
     def forget_past(self) -> None:
         """Drop what the book knows of times that are over."""
