@@ -30,7 +30,7 @@ BY_OPTIONS = "(options)"
 _KEYS = (
     "nodes", "instances_per_node", "cpus", "memory", "gpus", "duration", "start", "finish_by",
     "open_from", "open_until", "ready_within", "when_file", "when_job", "when_time", "when_call",
-    "when_source", "until_event",
+    "when_source", "until_event", "preemptible",
 )  # fmt: skip
 """Keys of a deployment that options give."""
 _OF_IMAGE = ("digest", "size", "private", "name")
@@ -69,6 +69,12 @@ def add_deployment_options(parser: Parser, *, are_all: bool = True) -> None:
         return
     group.add_argument(
         "--finish-by", metavar="TIME", help="when it has ended at the latest; it may start at any time"
+    )
+    group.add_argument(
+        "--preemptible",
+        action="store_const",
+        const="true",
+        help="it may make way for others, by the site's policy",
     )
     _add_window_options(parser)
     group.add_argument("--instances-per-node", metavar="N", help="how many instances run on each node")

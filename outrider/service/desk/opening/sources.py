@@ -41,8 +41,6 @@ class EventSources:
         """Those without an answer yet."""
         self._open: dict[str, None] = {}
         """The reservations for which anything is asked."""
-        self.words: dict[str, str] = {}
-        """By reservation, why it could not be seen whether its event has come."""
 
     def watch(self, live: Live) -> None:
         """It waits for an event, or for the one that ends it."""
@@ -111,11 +109,9 @@ class EventSources:
         """An answer has come; whether it is that the event has happened."""
         key = (live.name, call.event)
         self._waiting.discard(key)
-        before = self.words.pop(live.name, "")
-        if answer.words:
-            self.words[live.name] = answer.words
-            if answer.words != before:
-                self._site.note("event", live.name, "unknown", answer.words)
+        if answer.words and answer.words != live.unseen:
+            self._site.note("event", live.name, "unknown", answer.words)
+        live.unseen = answer.words
         if answer.has_happened:
             self._happened.add(key)
             return True
@@ -127,7 +123,6 @@ class EventSources:
         known = self._site.live
         for name in [name for name in self._open if name not in known]:
             del self._open[name]
-            self.words.pop(name, None)
             for key in [key for key in self._asked_s if key[0] == name]:
                 del self._asked_s[key]
                 self._happened.discard(key)

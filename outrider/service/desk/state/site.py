@@ -62,6 +62,8 @@ class Live:
     key: str = ""
     """What the batch system called it when it was seen last."""
     missing_since_s: int | None = None
+    unseen: str = ""
+    """Why it could not be seen whether its event has come; empty if it could."""
     batch_start_s: int = 0
     """When the batch system starts it, as it was told last, if its event is waited for; 0 if not known."""
     restored: int = 0

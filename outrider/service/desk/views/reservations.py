@@ -199,6 +199,14 @@ class ReservationViews:
                 f"transfer {each.number} to {each.nodes} takes {each.duration_s} s of the link and must "
                 f"begin {max(0, each.latest_begin_s - self._site.now_s)} s from now at the latest"
             )
+        if live.kept.moves:
+            words.append(
+                f"it was given another place for others {live.kept.moves} times: its deadline allows it"
+            )
+        if live.kept.yielded_to:
+            words.append(f"it ends early, for reservation {live.kept.yielded_to}")
+        if live.unseen:
+            words.append(f"whether its event has come is not known: {live.unseen}")
         if live.danger:
             words.append(f"it is endangered: {live.danger}")
         if not live.is_confirmed:
