@@ -191,9 +191,11 @@ class ForeignUse:
 def _ends_in_time(occupation: Occupation, live: Live, now_s: int) -> bool:
     """Whether what is taken of an open reservation's nodes is free again when its event may have come now."""
     terms = live.document.open
-    if terms is None or not live.waits:
+    if terms is None:
         return False
-    return all(slot.end_s <= now_s + terms.within_s for slot in occupation.slots)
+    # What has begun just before the event may not have been seen when it came.
+    event_s = now_s if live.kept.triggered_s is None else live.kept.triggered_s
+    return all(slot.end_s <= event_s + terms.within_s for slot in occupation.slots)
 
 
 def _is_same(one: Occupation, other: Occupation, now_s: int) -> bool:

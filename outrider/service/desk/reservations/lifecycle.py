@@ -148,6 +148,8 @@ class ReservationLifecycle:
                 return
             self._alarms.measure_slack(live)
             site.change(live, state=State.ACTIVE)
+            # Whoever is on its nodes still is seen again at the next look.
+            self._troubles.forget(live.name)
             site.note("begin", live.name, State.ACTIVE.value, "its image is on all nodes")
             return
         if site.now_s < due_s(live):
