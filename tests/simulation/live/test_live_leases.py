@@ -1,9 +1,9 @@
 """Random histories of live leases: who was promised what, kept beside by a model that knows nothing but that.
 
 The model notes what was answered, and compares it at each step with what is promised now and with what the
-batch system has: fixed reservations stay as they are, those with a deadline keep to it and stay where they
-have begun, only what may yield yields, no two have a node at the same time, and what waits for an event starts
-within its time of it.
+batch system has done: fixed reservations stay as they are, those with a deadline keep to it and stay where
+they have begun, only what may yield yields, no two have a node at the same time, and what waits for an event
+starts within its time of it.
 """
 
 from __future__ import annotations

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from outrider.core.model import Reservation
-from outrider.core.reservations.book import BookEntry
 from outrider.rms.base import BatchSystem, RmsReservation
 from outrider.service.desk.batch.job_effects import carry_out_for_job, job_of
 from outrider.service.desk.state.site import Live
@@ -34,10 +32,9 @@ def reserve_effect(live: Live, now_s: int, not_before_s: int = 0) -> Effect:
     return _effect(RESERVE, live, payload, now_s)
 
 
-def park_effect(live: Live, before: Reservation, others: Mapping[str, BookEntry], now_s: int) -> Effect:
-    """Let the batch system have it on its old nodes when nobody else has anything, until what follows says
-    where it is to be: two that change places would each be refused for the other."""
-    start_s = max(entry.end_s for entry in others.values()) + PARKED_AHEAD_S
+def park_effect(live: Live, before: Reservation, start_s: int, now_s: int) -> Effect:
+    """Let the batch system have it on its old nodes from `start_s` on, when nobody else has anything, until
+    what follows says where it is to be: two that change places would each be refused for the other."""
     payload = {
         "version": 1,
         "nodes": list(before.nodes),

@@ -26,7 +26,12 @@ from outrider.metadata.errors import MetadataError
 from outrider.metadata.leases import node_order, preemption_order
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, Trouble
-from outrider.service.desk.batch.reservation_effects import park_effect, reserve_effect, unreserve_effect
+from outrider.service.desk.batch.reservation_effects import (
+    PARKED_AHEAD_S,
+    park_effect,
+    reserve_effect,
+    unreserve_effect,
+)
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.reservations import decision as replies
 from outrider.service.desk.reservations.booked_usage import review_of, standing_of
@@ -233,10 +238,12 @@ class ReservationAdmission:
         site, name = self._site, wish.workspace.name
         way, changed = self._making_way.carry_out(wish.workspace, self.policies, self._review(""))
         self.made_way = changed
+        parked_s = max(entry.end_s for entry in site.book.entries.values()) + PARKED_AHEAD_S
         for each in in_order(changed):
             live = each.live
             if each.is_parked:
-                site.todo([park_effect(live, each.before, site.book.entries, site.now_s)])
+                site.todo([park_effect(live, each.before, parked_s, site.now_s)])
+                parked_s += each.before.end_s - each.before.start_s
                 continue
             if each.after is None:
                 # Before anybody else is to have its nodes.

@@ -93,20 +93,28 @@ def test_file_of_its_user_begins_what_a_killed_service_kept_ready(site: Outrider
     assert "reservation is endangered" not in site.logs()
 
 
-def test_trigger_begins_it_and_nobody_elses_word_does(site: OutriderSite) -> None:
+def test_somebody_else_begins_it_with_its_secret_and_not_without(site: OutriderSite) -> None:
     workspace(site, "word", 5 * MB)
-    name = open_one(site, "word")
+    answer = reserve(
+        site, "word", "--nodes=1", "--open-from=now+10s", "--open-until=now+20m",
+        f"--ready-within={WITHIN_S}s", "-t40s", "--when-call",
+    )  # fmt: skip
+    name, secret = str(answer["name"]), f"{site.home('bob')}/word.secret"
+    site.cluster.write(HEAD, secret, f"{answer['secret']}\n")
+    site.cluster.run(HEAD, ["chown", "bob", secret])
     wait_open(site, name)
     inside = site.submit(script(None), SHORT, f"--reservation={name}")
 
     strange = site.outrider("trigger", name, user="bob", check=False)
     still = state(site, name)
     event_s = int(site.cluster.run(HEAD, ["date", "+%s"]).stdout)
-    site.outrider("trigger", name)
+    site.outrider("trigger", name, f"--secret-file={secret}", user="bob")
+    again = site.outrider("trigger", name, f"--secret-file={secret}", user="bob", check=False)
     found = ended(site, inside)
     wait_reservation(site, name, "ended")
 
     assert strange.returncode != 0
+    assert again.returncode != 0
     assert still == "ready"
     assert found.state == "COMPLETED", output(site, inside)
     assert event_s <= found.start_s <= event_s + WITHIN_S
