@@ -56,7 +56,13 @@ def workspace_of(file: WorkspaceFile, image: Image, *, now_s: int, name: str | N
     be if each were placed on its own.
     """
     deployment = deployment_of(file)
-    start_s = deployment.start_s
+    start_s, duration_s = deployment.start_s, deployment.duration_s
+    if deployment.open_from_s is not None:
+        # Its nodes are its own from the first instant at which its event may come.
+        assert deployment.open_until_s is not None
+        assert deployment.ready_within_s is not None
+        start_s = deployment.open_from_s
+        duration_s += deployment.open_until_s - start_s + deployment.ready_within_s
     if start_s is None and deployment.finish_by_s is not None:
         start_s = now_s
     if deployment.finish_by_s is not None and start_s is not None:
@@ -69,11 +75,12 @@ def workspace_of(file: WorkspaceFile, image: Image, *, now_s: int, name: str | N
         name=name or file.metadata.name,
         instances=deployment.nodes,
         resources=_resources(deployment),
-        duration_s=deployment.duration_s,
+        duration_s=duration_s,
         image=image,
         start_s=start_s,
         finish_by_s=deployment.finish_by_s,
         is_preemptible=deployment.preemptible is not False,
+        may_yield=deployment.preemptible is True and start_s is not None,
     )
 
 

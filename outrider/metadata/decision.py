@@ -82,6 +82,12 @@ def decide(
     return Allowed(rule=rule.name)
 
 
+def rule_of(policies: Policies, who: Requester) -> str:
+    """The name of the rule that is about somebody: the class of what they reserve."""
+    whose = (who.user, who.groups, who.account)
+    return next((rule.name for rule in policies.rules if rule.is_about(*whose)), "")
+
+
 def core_policy(policies: Policies, who: Requester, standing: Callable[[int, int], BookedUsage]) -> Policy:
     """The policies in the form in which admission asks for them.
 

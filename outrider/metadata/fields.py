@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 
 from outrider.metadata.errors import TextError, shown
-from outrider.metadata.notation import amounts
+from outrider.metadata.notation import amounts, events
 from outrider.metadata.notation.durations import parse_duration
 from outrider.metadata.notation.hostlists import MOST_CHARACTERS, expand
 from outrider.metadata.notation.times import parse_instant
@@ -68,6 +68,25 @@ def _instant(value: object, info: ValidationInfo) -> int:
     # Slurm's 013126 is a whole number to YAML.
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
     return parse_instant(text, now_s=circumstances.now_s, zone=circumstances.zone)
+
+
+def _event(value: object, info: ValidationInfo) -> str:
+    circumstances = info.context
+    assert isinstance(circumstances, Circumstances)
+    return str(events.parse_event(_text(value), now_s=circumstances.now_s, zone=circumstances.zone))
+
+
+def _event_file(value: object) -> str:
+    return events.of_file(_text(value)).text
+
+
+def _event_job(value: object) -> str:
+    # A job's number is a whole number to YAML.
+    return events.of_job(str(value) if type(value) is int else _text(value)).text
+
+
+def _event_source(value: object) -> str:
+    return events.of_source(_text(value)).text
 
 
 def _uri(value: object) -> str:
@@ -170,6 +189,15 @@ Instant = Annotated[
     int,
     *_described(_instant, examples=["now+8hours", "16:00", "2026-01-31T14:00", "2026-01-31T14:00:00+01:00"]),
 ]
+Event = Annotated[
+    str,
+    *_described(
+        _event, maxLength=1100, examples=["file:/data/run-17.done", "job:4711", "time:16:00", "call"]
+    ),
+]
+EventFile = Annotated[str, *_described(_event_file, maxLength=1024, examples=["/data/run-17.done"])]
+EventJob = Annotated[str, *_amount(_event_job, "4711", 4711)]
+EventSource = Annotated[str, *_described(_event_source, maxLength=1100, examples=["beam:hutch 3"])]
 Hosts = Annotated[tuple[str, ...], *_described(_hosts, maxLength=MOST_CHARACTERS, examples=["w[001-100]"])]
 Addresses = Annotated[
     tuple[str, ...], *_described(_addresses, maxLength=MOST_CHARACTERS, examples=["10.0.0.[1-100]"])

@@ -147,15 +147,6 @@ class LeasesSection(Section):
     pricing: PricingSection | None = Field(None, description="what a reservation costs")
 
 
-def unsupported_by_service(section: LeasesSection) -> list[str]:
-    """The keys that are given and that so far simulations alone follow."""
-    given = {
-        "preemption": section.preemption is not None,
-        "nodes": bool(section.nodes),
-    }
-    return [key for key, is_given in given.items() if is_given]
-
-
 _MEASURES: dict[str, Callable[[], preemption.PreemptionMeasure]] = {
     "youngest": preemption.Youngest,
     "shortest": preemption.Shortest,

@@ -25,6 +25,10 @@ from outrider.metadata.fields import (
     Addresses,
     Digest,
     Duration,
+    Event,
+    EventFile,
+    EventJob,
+    EventSource,
     GuestPath,
     Hosts,
     Instant,
@@ -35,6 +39,7 @@ from outrider.metadata.fields import (
     Uri,
 )
 from outrider.metadata.notation.durations import format_duration
+from outrider.metadata.notation.events import CALL, FILE, JOB, SOURCE, TIME, EventSpec, read_spec
 from outrider.metadata.notation.times import format_instant
 from outrider.metadata.validation import Circumstances, Section, contradiction, validated
 from outrider.metadata.yamlfile import YamlDocument, parse_yaml, read_bytes, scalar
@@ -143,7 +148,8 @@ class DeploymentSection(Section):
     """How many instances are wanted this time, how large, for how long and when.
 
     With `start` it is a reservation for then, with `finish_by` one that may start at any time
-    (from `start` on, or from now on) that lets it end by then; with neither it is best effort.
+    (from `start` on, or from now on) that lets it end by then, with `open_from` one that starts when
+    an event comes; with none of them it is best effort.
     """
 
     nodes: int = Field(ge=1, le=MOST_INSTANCES, description="how many nodes it needs")
@@ -156,9 +162,28 @@ class DeploymentSection(Section):
     finish_by_s: Instant | None = Field(
         None, alias="finish_by", description="when it has ended, at the latest"
     )
+    open_from_s: Instant | None = Field(
+        None, alias="open_from", description="from when on nodes and image are ready for an event"
+    )
+    open_until_s: Instant | None = Field(
+        None, alias="open_until", description="until when the event may come"
+    )
+    ready_within_s: Duration | None = Field(
+        None, alias="ready_within", description="how soon after its event an open reservation starts"
+    )
+    when_file: EventFile | None = Field(None, description="its event: this file is there, on the head node")
+    when_job: EventJob | None = Field(None, description="its event: this job of the user's has ended")
+    when_time_s: Instant | None = Field(None, alias="when_time", description="its event: it is this time")
+    when_call: bool | None = Field(None, description="its event: a call that is signed with a secret")
+    when_source: EventSource | None = Field(
+        None, description="its event: a source of the site's own says so; its name, a colon, what it is asked"
+    )
+    until_event: Event | None = Field(None, description="an event that ends it before its time is over")
     preemptible: bool | None = Field(
         None,
-        description="whether best effort may be suspended for a reservation; it may unless this is false",
+        description="of best effort: whether it may be suspended for a reservation; it may unless this is "
+        "false. Of a reservation: whether it may make way for others, by the site's policy; unless this is "
+        "true it may not",
     )
 
     @property
@@ -167,7 +192,24 @@ class DeploymentSection(Section):
 
     @property
     def is_best_effort(self) -> bool:
-        return self.start_s is None and self.finish_by_s is None
+        return self.start_s is None and self.finish_by_s is None and self.open_from_s is None
+
+    @property
+    def begins(self) -> tuple[EventSpec, ...]:
+        """The events that begin an open reservation, beside its user's own word."""
+        texts = {
+            FILE: self.when_file,
+            JOB: self.when_job,
+            TIME: None if self.when_time_s is None else str(self.when_time_s),
+            SOURCE: self.when_source,
+        }
+        found = [EventSpec(kind, text) for kind, text in texts.items() if text is not None]
+        return (*found, *([EventSpec(CALL)] if self.when_call else []))
+
+    @property
+    def ends(self) -> tuple[EventSpec, ...]:
+        """The events that end it."""
+        return () if self.until_event is None else (read_spec(self.until_event),)
 
     @model_validator(mode="after")
     def _fits_together(self, info: ValidationInfo) -> Self:
@@ -175,8 +217,7 @@ class DeploymentSection(Section):
         assert isinstance(circumstances, Circumstances)
         if self.instances > MOST_INSTANCES:
             contradiction(f"{self.instances} instances are too many: at most {MOST_INSTANCES}", "nodes")
-        if self.preemptible and not self.is_best_effort:
-            contradiction("a reservation is never suspended: leave it out, or the times", "preemptible")
+        _check_window(self)
         if self.finish_by_s is not None:
             first_s = circumstances.now_s if self.start_s is None else self.start_s
             if first_s + self.duration_s > self.finish_by_s:
@@ -189,6 +230,30 @@ class DeploymentSection(Section):
                     "finish_by",
                 )
         return self
+
+
+def _check_window(deployment: DeploymentSection) -> None:
+    """What an open reservation has to say, and nothing else may."""
+    from_s, until_s = deployment.open_from_s, deployment.open_until_s
+    if from_s is None:
+        of_open = ("open_until_s", "ready_within_s", "when_time_s", "when_file", "when_job", "when_call")
+        for name in (*of_open, "when_source", "until_event"):
+            if getattr(deployment, name) is not None:
+                contradiction("is for what waits for an event: give open_from, too", name.removesuffix("_s"))
+        return
+    for name in ("start_s", "finish_by_s"):
+        if getattr(deployment, name) is not None:
+            contradiction(
+                "open_from says when it may start: leave one of the two out", name.removesuffix("_s")
+            )
+    if until_s is None:
+        contradiction("needs open_until: until when the event may come", "open_from")
+    if deployment.ready_within_s is None:
+        contradiction("needs ready_within: how soon after its event it has to start", "open_from")
+    if until_s < from_s:
+        contradiction("is before open_from: the event could never come", "open_until")
+    if deployment.when_time_s is not None and not from_s <= deployment.when_time_s <= until_s:
+        contradiction("is outside of the time from open_from to open_until", "when_time")
 
 
 class WorkspaceFile(Section):
@@ -209,7 +274,7 @@ class WorkspaceFile(Section):
                 "metadata.roles is not used: the image is on all nodes alike, and no instance is told a host "
                 "name, an address, files or user_data"
             )
-        if self.deployment is not None and self.deployment.preemptible:
+        if self.deployment is not None and self.deployment.preemptible and self.deployment.is_best_effort:
             found.append(
                 "deployment.preemptible is not used: only the simulator suspends best effort; a job that may "
                 "be requeued for a reservation says so in a line of its own, preemptible: requeue"

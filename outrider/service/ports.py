@@ -16,6 +16,7 @@ from cachemgr.protocol import JOB_OWNER as JOB_OWNER
 from cachemgr.protocol import Readers as Readers
 from outrider.core.model import Workspace
 from outrider.metadata.decision import Allowed, PolicyRefusal, Requester
+from outrider.metadata.notation.events import EventSpec
 from outrider.metadata.policies import ExternalSection
 from outrider.rms.base import BatchSystem, Sight
 from outrider.store.records import Effect
@@ -269,6 +270,24 @@ class DropLookup:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class AskEvent:
+    """See whether an event has come that a reservation waits for: an `EventAnswer`. A file is looked at
+    with the rights of the user `uid`."""
+
+    reservation: str
+    event: EventSpec
+    uid: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventAnswer:
+    """Whether it has. `words`: why that could not be seen."""
+
+    has_happened: bool = False
+    words: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TellUser:
     """Show a line at a job where its user sees it: None, or an RmsError. Lost is no harm."""
 
@@ -276,7 +295,7 @@ class TellUser:
     text: str
 
 
-Call = Look | Carry | TellNode | AskProgram | ResolveImage | DropLookup | TellUser
+Call = Look | Carry | TellNode | AskProgram | AskEvent | ResolveImage | DropLookup | TellUser
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -290,7 +309,7 @@ class FoundImage:
     uri: str = ""
 
 
-Result = Sight | NodeReport | Allowed | PolicyRefusal | FoundImage | Exception | None
+Result = Sight | NodeReport | Allowed | PolicyRefusal | EventAnswer | FoundImage | Exception | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

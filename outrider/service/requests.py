@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from typing import Literal
 
 from outrider.metadata.workspace import WorkspaceFile
 from outrider.service.ports import FoundImage
@@ -111,6 +112,24 @@ class Cancel:
     name: str
     key: str = ""
     request_hash: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trigger:
+    """The event of an open reservation has come, its user says; or, with `is_end`, the one that ends it."""
+
+    name: str
+    is_end: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SignedCall:
+    """A call that begins or ends an open reservation, whoever makes it: it is signed with its secret."""
+
+    name: str
+    what: Literal["begin", "end"]
+    at_s: int
+    signature: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -240,6 +259,8 @@ Request = (
     | EndSubmission
     | Modify
     | Cancel
+    | Trigger
+    | SignedCall
     | Show
     | ListReservations
     | ListLeases

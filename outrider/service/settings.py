@@ -31,6 +31,10 @@ class Settings:
     """By the slots of a node, the parallel environment that gives a job whole nodes of that kind, where the
     batch system has such things."""
 
+    looks_for_uid: int | None = None
+    """Whose files can be looked at; None: everybody's, with their own rights."""
+    moves_starts: bool = True
+    """Whether the start of a reservation can be moved in the batch system at any time."""
     look_every_s: int = 30
     progress_every_s: int = 2
     """How often a node is asked while an image arrives there."""

@@ -39,6 +39,14 @@ _EXPLAIN = """examples:
   outrider explain render-17
   outrider explain 4711
 """
+_TRIGGER = """Its user and administrators may do so, and whoever has the secret that was printed when it was
+reserved (--when-call): then NAME has to be its full name.
+
+examples:
+  outrider trigger beam-17
+  outrider trigger beam-17 --end
+  outrider trigger beam-17 --secret-file beam.secret
+"""
 _CANCEL = """What is under way for these reservations alone is stopped; images that have arrived stay in the
 pools until their space is wanted.
 
@@ -70,6 +78,18 @@ def add(commands: Subparsers) -> None:
     parser.add_argument("name", metavar="NAME", help=_NAME_OR_JOB)
     parser = add_asking(commands, "cancel", cancel, "give reservations back", _CANCEL)
     parser.add_argument("names", metavar="NAME", nargs="+", help=_NAME)
+    _add_trigger(commands)
+
+
+def _add_trigger(commands: Subparsers) -> None:
+    parser = add_asking(
+        commands, "trigger", trigger, "begin an open reservation: its event has come", _TRIGGER
+    )
+    parser.add_argument("name", metavar="NAME", help=_NAME)
+    parser.add_argument("--end", action="store_true", help="end it instead: the event has come that ends it")
+    parser.add_argument(
+        "--secret-file", metavar="FILE", help="sign the call with the secret in this file; - for stdin"
+    )
 
 
 def list_reservations(arguments: argparse.Namespace) -> None:
@@ -176,3 +196,34 @@ def cancel(arguments: argparse.Namespace) -> None:
             times = asking.when.period(view.start_s, view.end_s)
             told = f"{view.name} is {view.state}: {nodes_in_words(view.node_count, view.nodes)}, {times}"
             print(printable_line(told))
+
+
+def trigger(arguments: argparse.Namespace) -> None:
+    from outrider.cli.connection.client import printable_line
+    from outrider.service.answers import EventTaken, ReservationDetails
+
+    asking = session(arguments)
+    what, path = "end" if arguments.end else "begin", f"/v1/reservations/{in_path(arguments.name)}"
+    if arguments.secret_file is not None:
+        answer = asking.client.post(f"{path}/call", _signed(arguments, what, asking.when.now_s))
+        if (taken := asking.shown(EventTaken, answer)) is not None:
+            print(printable_line(f"{taken.name}: the call to {taken.what} it was taken"))
+        return
+    answer = asking.client.post(f"{path}/trigger", {"what": what})
+    if (details := asking.shown(ReservationDetails, answer)) is not None:
+        view = details.reservation
+        times = asking.when.period(view.start_s, view.end_s)
+        print(printable_line(f"{view.name} is {view.state}: {view.why or view.nodes}, {times}"))
+
+
+def _signed(arguments: argparse.Namespace, what: str, at_s: int) -> dict[str, Json]:
+    """A call with its signature. The secret is in a file, since everybody sees a command's arguments."""
+    import hashlib
+    import hmac
+
+    from outrider.cli.asking.wanted import read_text
+
+    secret = read_text(arguments.secret_file).strip()
+    text = f"{arguments.name} {what} {at_s}"
+    signature = hmac.new(secret.encode(), text.encode(), hashlib.sha256).hexdigest()
+    return {"what": what, "at_s": at_s, "signature": signature}

@@ -27,6 +27,12 @@ MOST_FILE_NAME = 255
 NOTHING = "none"
 """What is typed to take a key out of what the file says."""
 BY_OPTIONS = "(options)"
+_KEYS = (
+    "nodes", "instances_per_node", "cpus", "memory", "gpus", "duration", "start", "finish_by",
+    "open_from", "open_until", "ready_within", "when_file", "when_job", "when_time", "when_call",
+    "when_source", "until_event", "preemptible",
+)  # fmt: skip
+"""Keys of a deployment that options give."""
 _OF_IMAGE = ("digest", "size", "private", "name")
 
 
@@ -64,6 +70,13 @@ def add_deployment_options(parser: Parser, *, are_all: bool = True) -> None:
     group.add_argument(
         "--finish-by", metavar="TIME", help="when it has ended at the latest; it may start at any time"
     )
+    group.add_argument(
+        "--preemptible",
+        action="store_const",
+        const="true",
+        help="it may make way for others, by the site's policy",
+    )
+    _add_window_options(parser)
     group.add_argument("--instances-per-node", metavar="N", help="how many instances run on each node")
     group.add_argument("--cpus", metavar="N", help="processors of each instance")
     group.add_argument("--memory", metavar="SIZE", help="memory of each instance: 8GiB")
@@ -94,6 +107,26 @@ def beyond(arguments: argparse.Namespace) -> dict[str, Json]:
         key: text for key in ("every", "until", "max_price") if (text := getattr(arguments, key)) is not None
     }
     return {**given, "best_fit": True} if arguments.best_fit else given
+
+
+def _add_window_options(parser: Parser) -> None:
+    """Keys of what waits for an event."""
+    group = parser.add_argument_group(
+        "an open reservation", "Nodes and image are ready for an event; outrider trigger is always one."
+    )
+    group.add_argument("--open-from", metavar="TIME", help="from when on its event may come")
+    group.add_argument("--open-until", metavar="TIME", help="until when it may come")
+    group.add_argument("--ready-within", metavar="TIME", help="how soon after it the job may start: 60s")
+    group.add_argument("--when-file", metavar="PATH", help="its event: this file is there, on the head node")
+    group.add_argument("--when-job", metavar="JOB", help="its event: this job of yours has ended")
+    group.add_argument("--when-time", metavar="TIME", help="its event: it is this time")
+    group.add_argument(
+        "--when-call", action="store_const", const="true", help="its event: a call that is signed"
+    )
+    group.add_argument("--when-source", metavar="NAME[:TEXT]", help="its event: a source of the site's own")
+    group.add_argument(
+        "--until-event", metavar="EVENT", help="what ends it: file:PATH, job:JOB, time:TIME, call, source:…"
+    )
 
 
 def add_workspace_options(parser: Parser) -> None:
@@ -130,8 +163,7 @@ def wanted(arguments: argparse.Namespace) -> WantedWorkspace:
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, str | None]:
-    keys = ("nodes", "instances_per_node", "cpus", "memory", "gpus", "duration", "start", "finish_by")
-    given = {key: getattr(arguments, key, None) for key in keys}
+    given = {key: getattr(arguments, key, None) for key in _KEYS}
     return {key: None if text.lower() == NOTHING else text for key, text in given.items() if text is not None}
 
 

@@ -66,21 +66,28 @@ Price = tuple[int, int]
 
 
 def fewest_lost(
-    book: Book, plan: ReservationPlan, runs: Iterable[PreemptibleRun], now_s: int
+    book: Book,
+    plan: ReservationPlan,
+    runs: Iterable[PreemptibleRun],
+    now_s: int,
+    *,
+    places: Mapping[str, int] | None = None,
 ) -> ReservationPlan:
     """A plan for the same start for which less is lost: on free nodes first, then where jobs lose least,
-    and among equals the youngest. The same plan if there is no better one."""
+    and among equals the youngest. The same plan if there is no better one.
+
+    With `places` the site says who yields first: by name, the place of each run in its order."""
     in_way = [run for run in runs if run.end_s > plan.start_s]
     wanted = {chosen.node for chosen in plan.fits}
     if not any(wanted.intersection(run.nodes) for run in in_way):
         return plan
     rooms = _rooms(book, plan)
-    stages = _stages(rooms, in_way, plan)
+    stages = _stages(rooms, in_way, plan, places)
     other = plan_at(book, plan.workspace, plan.start_s, now_s, stages=stages)
     if not isinstance(other, ReservationPlan):
         return plan
-    before = _price(_on(in_way, wanted), plan.start_s)
-    after = _price(_on(in_way, {chosen.node for chosen in other.fits}), plan.start_s)
+    before = _price(_on(in_way, wanted), plan.start_s, places)
+    after = _price(_on(in_way, {chosen.node for chosen in other.fits}), plan.start_s, places)
     return other if after < before else plan
 
 
@@ -96,7 +103,10 @@ def _rooms(book: Book, plan: ReservationPlan) -> dict[int, int]:
 
 
 def _stages(
-    rooms: Mapping[int, int], runs: Sequence[PreemptibleRun], plan: ReservationPlan
+    rooms: Mapping[int, int],
+    runs: Sequence[PreemptibleRun],
+    plan: ReservationPlan,
+    places: Mapping[str, int] | None,
 ) -> list[dict[int, int]]:
     """Nodes without any job, then as many of the others as are needed, the cheapest first, then the rest."""
     on: dict[int, list[PreemptibleRun]] = {}
@@ -109,7 +119,7 @@ def _stages(
     gone: set[str] = set()
 
     def price(node: int) -> Price:
-        return _price([run for run in on[node] if run.name not in gone], plan.start_s)
+        return _price([run for run in on[node] if run.name not in gone], plan.start_s, places)
 
     queue = [(price(node), node) for node in sorted(rooms.keys() & on.keys())]
     heapify(queue)
@@ -134,8 +144,11 @@ def _on(runs: Iterable[PreemptibleRun], nodes: set[int]) -> list[PreemptibleRun]
     return [run for run in runs if nodes.intersection(run.nodes)]
 
 
-def _price(runs: Sequence[PreemptibleRun], at_s: int) -> Price:
+def _price(runs: Sequence[PreemptibleRun], at_s: int, places: Mapping[str, int] | None = None) -> Price:
     if not runs:
         # Less than the price of any run, whenever it has started.
         return (-1, 0)
+    if places is not None:
+        # The last of the site's order counts most, and then how many they are.
+        return (max(places[run.name] for run in runs), len(runs))
     return (sum(run.lost_s(at_s) for run in runs), -min(run.start_s for run in runs))

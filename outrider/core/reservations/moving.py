@@ -64,14 +64,21 @@ class MadeWay:
 
 
 def make_way(
-    book: Book, workspace: Workspace, now_s: int, *, is_plan: bool = False, review: Review | None = None
+    book: Book,
+    workspace: Workspace,
+    now_s: int,
+    *,
+    is_plan: bool = False,
+    review: Review | None = None,
+    notice_s: int = 0,
 ) -> MadeWay | None:
     """Enter a request that was refused, with deadline leases moved for it; None if that is not found.
 
-    `is_plan`: only to know the answer; then the book is as it was. The `review` sees the request's plan.
+    Those that begin within `notice_s` stay where they are. `is_plan`: only to know the answer; then the book
+    is as it was. The `review` sees the request's plan.
     """
     left = MOST_PLACED
-    for order, out in _orders(book, workspace, now_s):
+    for order, out in _orders(book, workspace, now_s, notice_s):
         left -= len(order.workspaces)
         if left < 0:
             break
@@ -98,9 +105,13 @@ class _Order:
     blame: str = ""
 
 
-def _orders(book: Book, workspace: Workspace, now_s: int) -> Iterator[tuple[_Order, tuple[str, ...]]]:
+def _orders(
+    book: Book, workspace: Workspace, now_s: int, notice_s: int
+) -> Iterator[tuple[_Order, tuple[str, ...]]]:
     """What to try, the least disturbing first; the caller notes who squeaked before it goes on."""
-    pending = {name: entry for name, entry in book.entries.items() if entry.reservation.start_s > now_s}
+    pending = {
+        name: entry for name, entry in book.entries.items() if entry.reservation.start_s > now_s + notice_s
+    }
     movable = {
         name: entry for name, entry in pending.items() if entry.reservation.workspace.finish_by_s is not None
     }

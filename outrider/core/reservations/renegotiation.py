@@ -191,6 +191,18 @@ def change_end(book: Book, name: str, end_s: int, now_s: int, *, is_plan: bool =
     return None
 
 
+def begin_waiting(book: Book, name: str, start_s: int, end_s: int, now_s: int) -> None:
+    """A reservation that had its nodes while an event was waited for begins at `start_s`, and ends sooner."""
+    entry = book.entries[name]
+    if not entry.reservation.start_s <= now_s <= start_s < end_s <= entry.end_s:
+        raise ValueError(
+            f"reservation {name} has its nodes until {entry.end_s}: not from {start_s} to {end_s}"
+        )
+    if end_s < entry.end_s:
+        change_end(book, name, end_s, now_s)
+    entry.reservation = replace(entry.reservation, start_s=start_s)
+
+
 def _refuse_longer(book: Book, entry: BookEntry, end_s: int, now_s: int) -> Refusal | None:
     start_s = entry.end_s
     rows = book.timeline.rows

@@ -46,6 +46,22 @@ class PlannedTransfer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OpenWindow:
+    """An open reservation's time: its event may come between `from_s` and `until_s`, and it starts within
+    `within_s` of it. `events` are those that it waits for beside its user's word, or those that end it."""
+
+    from_s: int
+    until_s: int
+    within_s: int
+    duration_s: int
+    begins: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    triggered_s: int | None = None
+    """When its event came; None as long as it waits, and if none came."""
+    event: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
     """The answer to a request for a reservation, for a plan, or for a change.
 
@@ -78,6 +94,10 @@ class Decision:
     remedies: tuple[str, ...] = ()
     environment: str = ""
     slots: int = 0
+    window: OpenWindow | None = None
+    """When its event may come, if it waits for one."""
+    secret: str = ""
+    """Of an open reservation that may be begun or ended by a signed call: what signs it. Told once."""
     notes: tuple[str, ...] = ()
     """What of the workspace is not used, so that nobody relies on it."""
     price: int | None = None
@@ -150,6 +170,8 @@ class ReservationView:
     is_confirmed: bool
     """Whether the batch system has it, too."""
     why: str
+    window: OpenWindow | None = None
+    """Of one that waits, or has waited, for an event."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -465,6 +487,14 @@ class Handover:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EventTaken:
+    """A signed call was taken: the reservation begins, or has ended."""
+
+    name: str
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Trouble:
     """A request that could not be dealt with. `code` tells the kind: not-found, not-allowed,
     ambiguous, conflict, invalid, unavailable, busy."""
@@ -492,6 +522,7 @@ Answer = (
     | LeaseDetails
     | Reconciled
     | Handover
+    | EventTaken
     | Trouble
 )
 

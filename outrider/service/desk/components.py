@@ -11,6 +11,7 @@ from outrider.service.desk.jobs.manager import JobManager
 from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.leases.negotiation import Negotiation
+from outrider.service.desk.leases.open_reservations import OpenReservations
 from outrider.service.desk.leases.recurring import RecurringAdmission
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.pool_room import PoolRooms
@@ -24,7 +25,7 @@ from outrider.service.desk.reservations.execution import PlanExecution
 from outrider.service.desk.reservations.lifecycle import ReservationLifecycle
 from outrider.service.desk.reservations.repair import ReservationRepair
 from outrider.service.desk.reservations.transfers import DeadlineTransfers
-from outrider.service.desk.state.agenda import Agenda
+from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.offers import HeldOffers
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
@@ -36,7 +37,7 @@ from outrider.service.desk.views.reservations import ReservationViews
 from outrider.service.desk.views.site import SiteViews
 from outrider.service.desk.views.transfers import TransferViews
 from outrider.service.meter import Log, Meter
-from outrider.service.ports import NodeRoom
+from outrider.service.ports import AskEvent, Call, NodeRoom, ResolveImage, Result, TellUser
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +55,7 @@ class DeskComponents:
     repair: ReservationRepair
     lifecycle: ReservationLifecycle
     reconciler: Reconciler
+    opening: OpenReservations
     watch: NodeWatch
     orders: JobOrders
     best_effort: BestEffortTransfers
@@ -73,6 +75,38 @@ class DeskComponents:
         self.orders.take_up()
         self.jobs.yielding.take_up()
         self.lifecycle.take_up()
+        self.opening.take_up()
+
+    def make_way(self, name: str) -> None:
+        """Those who made way for a new reservation have other nodes, or none any more."""
+        changed, self.admission.made_way = self.admission.made_way, []
+        for each in changed:
+            if each.after is None:
+                self.lifecycle.yielded(each.live, name)
+            else:
+                left = set(each.before.nodes) - set(each.live.nodes)
+                self.execution.release(each.live, tuple(sorted(left)))
+                self.execution.arrange(each.live)
+        if changed:
+            self.execution.prune()
+
+    def heard(self, call: Call, result: Result) -> None:
+        """What was asked for jobs or for events is answered."""
+        if isinstance(call, ResolveImage):
+            self.jobs.resolved(call, result)
+        elif isinstance(call, TellUser):
+            self.jobs.told(call, result)
+        elif isinstance(call, AskEvent):
+            self.opening.heard(call, result)
+
+    def turn(self, topic: Topic, subject: str) -> None:
+        """Something is due."""
+        if topic is Topic.JOB:
+            self.jobs.turn(subject)
+        elif topic is Topic.OPEN:
+            self.opening.turn(subject)
+        else:
+            self.lifecycle.turn(topic, subject)
 
 
 def make_components(
@@ -99,6 +133,9 @@ def make_components(
     orders = JobOrders(site, node_orders, is_carrying, log)
     reconciler = Reconciler(
         site, node_orders, admission, copies, troubles, repair, lifecycle, watch, preemptible, log
+    )
+    opening = OpenReservations(
+        site, agenda, admission, execution, lifecycle, preemptible, reconciler.busy_until_s, log
     )
     jobs = JobManager(
         site,
@@ -128,6 +165,7 @@ def make_components(
         repair=repair,
         lifecycle=lifecycle,
         reconciler=reconciler,
+        opening=opening,
         watch=watch,
         orders=orders,
         best_effort=best_effort,

@@ -21,7 +21,7 @@ from outrider.rms.base import NodeState, Refused, RmsNode, Sight
 from outrider.service.answers import Answer, Reconciled, Replied, Trouble
 from outrider.service.desk.batch.effect_queue import MOST_WAIT_S, EffectQueue
 from outrider.service.desk.batch.job_effects import job_of
-from outrider.service.desk.batch.reservation_effects import RESERVE
+from outrider.service.desk.batch.reservation_effects import PARK, RESERVE
 from outrider.service.desk.components import DeskComponents, make_components
 from outrider.service.desk.dispatch import DECIDED, RequestDispatch
 from outrider.service.desk.nodes.orders import NodeOrders
@@ -43,9 +43,7 @@ from outrider.service.ports import (
     Finished,
     Look,
     NodeReport,
-    ResolveImage,
     TellNode,
-    TellUser,
 )
 from outrider.service.requests import (
     Asked,
@@ -54,7 +52,9 @@ from outrider.service.requests import (
     EndSubmission,
     Reconcile,
     ShowStatus,
+    SignedCall,
     Ticked,
+    Trigger,
     Woken,
 )
 from outrider.service.settings import Settings
@@ -214,8 +214,8 @@ class Desk:
             return dispatch.decide(
                 asked, self._policies, self.troubles, program, is_judged=is_judged, is_sure=is_sure
             )
-        if isinstance(request, Cancel):
-            return dispatch.cancel(request, caller, self._store_trouble)
+        if isinstance(request, (Cancel, Trigger, SignedCall)):
+            return dispatch.change(request, caller, self._store_trouble)
         if isinstance(request, (BeginSubmission, EndSubmission)):
             return remember(dispatch.site, request, caller, self._store_trouble)
         if isinstance(request, Reconcile):
@@ -240,10 +240,7 @@ class Desk:
             for inquiry in self._inquiries.heard(call.node, has_answered=isinstance(result, NodeReport)):
                 self._decide(inquiry)
         elif self._parts is not None:
-            if isinstance(call, ResolveImage):
-                self._parts.jobs.resolved(call, result)
-            elif isinstance(call, TellUser):
-                self._parts.jobs.told(call, result)
+            self._parts.heard(call, result)
 
     def _judged(self, call: AskProgram, result: object) -> None:
         """The site's own program has said what it thinks of a request."""
@@ -299,6 +296,7 @@ class Desk:
         if self._parts is not None:
             self._find("", self._parts.reconciler.seen(result, call.watched))
             self._parts.jobs.seen(result)
+            self._parts.opening.seen(result)
 
     def _look_at_nodes(self, nodes: tuple[RmsNode, ...]) -> None:
         """What nodes there are. That they are the very same as before is seen at once."""
@@ -349,7 +347,8 @@ class Desk:
         wait_s = self._batch.again_s(effect)
         words = str(result) or type(result).__name__
         waiting = self._store.waiting_effects(effect.subject)
-        if waiting and waiting[-1].identity != identity:
+        is_needed = effect.kind == PARK and not isinstance(result, Refused)
+        if waiting and waiting[-1].identity != identity and not is_needed:
             # A later one says what should be now, and waits for this one to be out of its way.
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
             self._log.info("effect is given up", effect=identity, words=words)
@@ -386,10 +385,8 @@ class Desk:
                 self._compare()
             elif topic is Topic.STORE:
                 self._tend_store()
-            elif self._parts is not None and topic is Topic.JOB:
-                self._parts.jobs.turn(subject)
             elif self._parts is not None:
-                self._parts.lifecycle.turn(topic, subject)
+                self._parts.turn(topic, subject)
         if self._parts is not None:
             self._parts.execution.run_link()
             self._parts.repair.mend()
@@ -425,6 +422,7 @@ class Desk:
             calls += self._orders.calls(self._now_s)
             calls += parts.jobs.lookups()
             calls += parts.jobs.notes.calls(self._now_s)
+            calls += parts.opening.sources.calls()
         return calls
 
     def _flush(self) -> None:

@@ -8,14 +8,22 @@ from dataclasses import replace
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
-from outrider.service.answers import Answer, Decision, ReservationList, TransferList, Trouble
+from outrider.service.answers import (
+    Answer,
+    Decision,
+    EventTaken,
+    ReservationList,
+    TransferList,
+    Trouble,
+)
 from outrider.service.desk.components import DeskComponents
-from outrider.service.desk.reservations.admission import Doubtful, Judged, Wish, no_doubts
+from outrider.service.desk.reservations.admission import Doubtful, Judged, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
 from outrider.service.desk.state.node_list import ListedNode
 from outrider.service.desk.state.permissions import may_read
 from outrider.service.desk.state.recorded_answers import read_decision, write_decision
 from outrider.service.desk.state.site import Live
+from outrider.service.desk.state.wishes import Wish, changed_wish, wish_of
 from outrider.service.meter import Log, Meter
 from outrider.service.ports import AskProgram
 from outrider.service.requests import (
@@ -41,9 +49,12 @@ from outrider.service.requests import (
     ShowJob,
     ShowLease,
     ShowTimeline,
+    SignedCall,
+    Trigger,
 )
 from outrider.store.errors import Conflict
 from outrider.store.records import RecordedAnswer as StoredAnswer
+from outrider.store.records import ReservationRecord
 
 Deciding = Accept | Reserve | Modify
 DECIDED = (Accept, Reserve, Modify)
@@ -109,7 +120,7 @@ class RequestDispatch:
         is_sure: bool = False,
     ) -> Answer | AskProgram | Doubtful:
         """Reserve, plan or modify; or first the site's own program is to be asked, or its nodes."""
-        request, caller, admission = asked.request, asked.caller, self._parts.admission
+        request, caller = asked.request, asked.caller
         assert isinstance(request, DECIDED)
         known = self._recalled(caller, request)
         if known is not None:
@@ -128,11 +139,13 @@ class RequestDispatch:
             if isinstance(found, Trouble):
                 return found
             live = found
-            wish = admission.changed(live, request, caller)
+            wish = changed_wish(live, request, caller)
         else:
-            wish = admission.wish(caller, request)
+            wish = wish_of(self.site, policies, caller, request)
         if isinstance(wish, Trouble):
             return wish
+        if words := self._parts.opening.fault(wish):
+            return Trouble(code="invalid", message=words)
         if policies.external is not None and not is_judged:
             return AskProgram(
                 external=policies.external,
@@ -159,15 +172,52 @@ class RequestDispatch:
             self._remember(caller, request, answer)
         return answer
 
-    def cancel(self, request: Cancel, caller: Caller, store_trouble: str) -> Answer:
-        """Cancel a reservation, or all of one that recurs; one that is over stays as it is."""
+    def change(self, request: Cancel | Trigger | SignedCall, caller: Caller, store_trouble: str) -> Answer:
+        """What somebody says that a reservation is to do now."""
         views = self._parts.views
-        series = views.series(request.name)
-        if series and not store_trouble:
-            return self._cancel_series(series, caller)
+        if isinstance(request, SignedCall):
+            return self._called(request, caller, store_trouble)
+        if isinstance(request, Cancel) and not store_trouble:
+            series = views.series(request.name)
+            if series:
+                return self._cancel_series(series, caller)
         found = views.find(request.name, caller)
         if isinstance(found, Trouble):
             return found
+        if isinstance(request, Trigger):
+            return self._trigger(found, request, caller, store_trouble)
+        return self._cancel(found, caller, store_trouble)
+
+    def _trigger(
+        self, found: Live | ReservationRecord, request: Trigger, caller: Caller, store_trouble: str
+    ) -> Answer:
+        """The event has come, as its user says; or the one that ends it."""
+        record = found.record if isinstance(found, Live) else found
+        views, opening = self._parts.views, self._parts.opening
+        if not may_read(record, caller):
+            return _not_yours(record.name)
+        if store_trouble:
+            return Trouble(code="unavailable", message=store_trouble)
+        if not isinstance(found, Live):
+            words = f"reservation {record.name} is over: it is {record.state.value}"
+            return Trouble(code="conflict", message=words)
+        trouble = opening.told(found, caller, is_end=request.is_end)
+        return trouble or views.details(found.record if found.record.state.is_final else found, caller)
+
+    def _called(self, request: SignedCall, caller: Caller, store_trouble: str) -> Answer:
+        """A signed call. Whoever makes it learns nothing of the reservation but whether it was taken."""
+        if store_trouble:
+            return Trouble(code="unavailable", message=store_trouble)
+        live = self.site.live.get(request.name)
+        if live is None:
+            return Trouble(
+                code="not-allowed", message=f"the call for {request.name} is not signed as it has to be"
+            )
+        return self._parts.opening.called(live, request) or EventTaken(name=live.name, what=request.what)
+
+    def _cancel(self, found: Live | ReservationRecord, caller: Caller, store_trouble: str) -> Answer:
+        """Cancel a reservation; one that is over stays as it is."""
+        views = self._parts.views
         if not isinstance(found, Live):
             return views.details(found, caller) if may_read(found, caller) else _not_yours(found.name)
         if not may_read(found.record, caller):
@@ -200,9 +250,11 @@ class RequestDispatch:
             return judged
         decision = judged.decision
         names = [each.name for each in decision.occurrences if each.name] or [decision.name]
+        parts.make_way(decision.name)
         for name in names:
             # Its image may be there or on its way already; and its beginning and end are to come.
             parts.execution.arrange(parts.site.live[name])
+            parts.opening.arrange(parts.site.live[name])
         return judged
 
     def _modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:

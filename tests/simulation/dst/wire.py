@@ -15,6 +15,7 @@ from outrider.rms.twin import Fault, Twin
 from outrider.service.desk.batch.job_effects import BIND, HOLD, RELEASE
 from outrider.service.desk.batch.reservation_effects import RESERVE, carry_out
 from outrider.service.ports import (
+    AskEvent,
     AskProgram,
     Call,
     Carry,
@@ -72,6 +73,9 @@ class Wire:
             self._judge(call, deliver)
         elif isinstance(call, ResolveImage):
             self._resolve(call, deliver)
+        elif isinstance(call, AskEvent):
+            # No reservation here waits for one.
+            raise AssertionError(call)
         elif isinstance(call, DropLookup):
             # What was asked is answered all the same: nobody may mind.
             pass

@@ -16,7 +16,7 @@ from outrider.cli.asking.display.words import (
     short,
     slack_in_words,
 )
-from outrider.service.answers import Decision, ImageView
+from outrider.service.answers import Decision, ImageView, OpenWindow
 
 WORKFLOWS = {
     "slurm": "sbatch --reservation={name} --nodes={nodes} SCRIPT",
@@ -33,9 +33,15 @@ def accepted_screen(decision: Decision, when: When, paint: Paint, head: str, fol
     if decision.start_s is not None and decision.end_s is not None:
         times = f", {when.period(decision.start_s, decision.end_s)}"
     title = f"{paint(printable(decision.name or decision.workspace), 'bold')} {paint(head, 'green')}"
+    if decision.window is not None:
+        times = (
+            f", open from {when.clock(decision.window.from_s)} until {when.clock(decision.window.until_s)}"
+        )
     lines = [f"{title}: {nodes_in_words(decision.node_count, printable(decision.nodes))}{times}"]
     shown = facts(
         [
+            ("event", window_line(decision.window)),
+            ("secret", decision.secret),
             ("image", image_line(decision.image)),
             ("ready", _ready(decision, when)),
             ("to move", _to_move(decision)),
@@ -138,6 +144,16 @@ def qsub_form(number: str, environment: str, slots: int) -> str:
     """How Grid Engine's own command has a job run in an advance reservation, on all of its nodes."""
     whole = f" -pe {printable(environment)} {slots}" if environment else ""
     return f"qsub -ar {printable(number)} -l outrider_reservation=TRUE{whole} SCRIPT"
+
+
+def window_line(window: OpenWindow | None) -> str:
+    """For what it waits, and how soon after it it starts."""
+    if window is None:
+        return ""
+    events = " or ".join([*window.begins, "outrider trigger"])
+    ends = f", or until {' or '.join(window.ends)}" if window.ends else ""
+    within, lasts = span_in_words(window.within_s), span_in_words(window.duration_s)
+    return printable(f"{events}: it starts within {within}, for {lasts}{ends}")
 
 
 def image_line(image: ImageView) -> str:

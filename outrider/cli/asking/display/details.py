@@ -7,18 +7,18 @@ import re
 from cachemgr.base.sizes import in_words
 from cachemgr.base.tables import printable
 from cachemgr.base.times import span_in_words
-from outrider.cli.asking.display.decision import image_line, qsub_form
+from outrider.cli.asking.display.decision import image_line, qsub_form, window_line
 from outrider.cli.asking.display.staging import staging_lines
 from outrider.cli.asking.display.terminal import Paint, facts
 from outrider.cli.asking.display.words import SHORT_DIGEST, When, money, nodes_in_words, slack_in_words
-from outrider.service.answers import PlannedTransfer, Receipt, ReservationDetails
+from outrider.service.answers import OpenWindow, PlannedTransfer, Receipt, ReservationDetails
 
 MOST_TRANSFERS = 20
 _DIGEST = re.compile(rf"\b(sha256:[0-9a-f]{{{SHORT_DIGEST}}})[0-9a-f]{{{64 - SHORT_DIGEST}}}\b")
 """One in an address of a relay: its beginning tells images apart."""
 
 
-WATCHED = ("nodes", "time", "ready", "odds", "batch", "receipt")
+WATCHED = ("nodes", "time", "event", "ready", "odds", "batch", "receipt")
 """What can change, or has to be known while it does."""
 
 
@@ -45,6 +45,7 @@ def _facts(details: ReservationDetails, when: When) -> list[tuple[str, str]]:
         ("user", f"{printable(view.user)}{account}"),
         ("nodes", nodes_in_words(view.node_count, printable(view.nodes))),
         ("time", f"{when.period(view.start_s, view.end_s)}{'' if is_over else _distance(details, when)}"),
+        ("event", _event(view.window, when)),
         ("image", image_line(view.image)),
         ("address", printable(view.image.uri or "")),
         ("digest", printable(view.image.digest or "")),
@@ -60,6 +61,14 @@ def _facts(details: ReservationDetails, when: When) -> list[tuple[str, str]]:
         ("price", "" if is_over or details.price is None else money(details.price)),
         ("receipt", receipt_words(details.receipt, when) if details.receipt else ""),
     ]
+
+
+def _event(window: OpenWindow | None, when: When) -> str:
+    if window is None:
+        return ""
+    if window.triggered_s is not None:
+        return f"{when.clock(window.triggered_s)}: {printable(window.event)}"
+    return f"until {when.clock(window.until_s)}: {window_line(window)}"
 
 
 def _odds(details: ReservationDetails) -> str:

@@ -7,6 +7,7 @@ over one another and read is in `configfile`.
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -446,6 +447,9 @@ def settings_of(config: Config) -> Settings:
         pool_bytes=config.pools.size_bytes,
         spread_s=link.spread_s,
         environments=config.backend.gridengine.environments if config.backend.kind == "gridengine" else (),
+        looks_for_uid=os.geteuid() or None,
+        # An advance reservation of Grid Engine's cannot be changed.
+        moves_starts=config.backend.kind != "gridengine",
         look_every_s=timings.look_s,
         progress_every_s=timings.progress_s,
         reconcile_every_s=timings.reconcile_s,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.metadata.errors import MetadataError
-from outrider.metadata.leases import admission_policies, price_list, unsupported_by_service
+from outrider.metadata.leases import admission_policies, price_list
 from outrider.metadata.policies import Policies, read_policies
 from outrider.service.answers import Answer, ShareList, Trouble
 from outrider.service.daemon.configuration.model import Config
@@ -55,11 +55,6 @@ class PolicyBook:
         if self._path is None:
             return Policies.model_validate({"version": 1, "rules": [{"name": "everybody"}]})
         policies = read_policies(self._path)
-        idle = [] if policies.leases is None else unsupported_by_service(policies.leases)
-        if idle:
-            raise MetadataError(
-                f"{self._path}: leases.{idle[0]} has an effect in simulations only, so far: leave it out"
-            )
         if policies.leases is not None:
             # A policy of the site's own that is not installed is a fault of the file, and not of a request.
             admission_policies(policies.leases)

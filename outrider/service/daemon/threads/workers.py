@@ -22,10 +22,12 @@ from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import PoolGauges
 from outrider.service.daemon.measures.nodeshares import NodeShares
+from outrider.service.daemon.threads.events import ask_event
 from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups, Question
 from outrider.service.front import Busy, NotDone
 from outrider.service.meter import Meter
 from outrider.service.ports import (
+    AskEvent,
     AskProgram,
     Call,
     Carry,
@@ -112,6 +114,8 @@ class Workers:
         match call:
             case TellNode():
                 crew, to = self._nodes, "node"
+            case AskEvent(uid=uid):
+                crew, to, owner = self._programs, "program", uid
             case AskProgram():
                 crew, to, owner = self._programs, "program", call.uid
             case Look() | Carry() | TellUser():
@@ -226,6 +230,8 @@ class Workers:
                     return None
                 case TellNode():
                     return self._world.nodes.tell(call)
+                case AskEvent():
+                    return ask_event(call)
                 case AskProgram():
                     return self._ask_program(call)
                 case TellUser():

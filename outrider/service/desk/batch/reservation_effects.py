@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from outrider.core.model import Reservation
 from outrider.rms.base import BatchSystem, RmsReservation
 from outrider.service.desk.batch.job_effects import carry_out_for_job, job_of
 from outrider.service.desk.state.site import Live
@@ -13,19 +14,35 @@ from outrider.store.records import Effect
 
 RESERVE = "reserve"
 UNRESERVE = "unreserve"
+PARK = "park"
+PARKED_AHEAD_S = 86_400
 
 
-def reserve_effect(live: Live, now_s: int) -> Effect:
-    """Let the batch system have the reservation as it is now."""
+def reserve_effect(live: Live, now_s: int, not_before_s: int = 0) -> Effect:
+    """Let the batch system have the reservation as it is now. One that waits for its event has its nodes
+    already, and starts there `not_before_s`."""
     reservation = live.reservation
     payload = {
         "version": 1,
         "nodes": list(reservation.nodes),
-        "start_s": reservation.start_s,
+        "start_s": max(reservation.start_s, not_before_s),
         "end_s": reservation.end_s,
         "users": [live.record.owner.user],
     }
     return _effect(RESERVE, live, payload, now_s)
+
+
+def park_effect(live: Live, before: Reservation, start_s: int, now_s: int) -> Effect:
+    """Let the batch system have it on its old nodes from `start_s` on, when nobody else has anything, until
+    what follows says where it is to be: two that change places would each be refused for the other."""
+    payload = {
+        "version": 1,
+        "nodes": list(before.nodes),
+        "start_s": start_s,
+        "end_s": start_s + before.end_s - before.start_s,
+        "users": [live.record.owner.user],
+    }
+    return _effect(PARK, live, payload, now_s)
 
 
 def unreserve_effect(live: Live, now_s: int) -> Effect:
@@ -54,7 +71,7 @@ def carry_out(effect: Effect, rms: BatchSystem, sign: Sign | None = None) -> Non
     if effect.kind == UNRESERVE:
         rms.unreserve(effect.subject)
         return
-    if effect.kind != RESERVE:
+    if effect.kind not in (RESERVE, PARK):
         raise ValueError(f"effect {effect.identity} is of kind {effect.kind}, which is not known")
     payload: dict[str, Any] = json.loads(effect.payload)
     rms.reserve(

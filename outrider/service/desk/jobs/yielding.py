@@ -167,7 +167,7 @@ class JobYielding:
         for live in sorted(self._promised(), key=lambda live: (live.reservation.start_s, live.name)):
             start_s = live.reservation.start_s
             for job in self._on(live):
-                if job.key in found or job.run.end_s <= start_s:
+                if job.key in found or job.run.end_s <= start_s or _goes_in_time(live, job):
                     continue
                 told_s = start_s - job.run.terms.notice_s
                 if site.now_s >= told_s:
@@ -306,3 +306,9 @@ class JobYielding:
                 site.write_lightly(
                     lambda progress, identity=identity: progress.finish_effect(identity, site.now_s)  # type: ignore[misc]
                 )
+
+
+def _goes_in_time(live: Live, job: PreemptibleJob) -> bool:
+    """Whether a job can stay where an event is waited for: told when that comes, it is gone in time."""
+    terms = live.document.open
+    return terms is not None and live.waits and job.run.terms.notice_s <= terms.within_s

@@ -1,1 +1,1 @@
-"""Kinds of lease beside the plain reservation: what is offered instead of a refusal."""
+"""Kinds of lease beside the plain reservation: open ones, recurring ones, offers in place of a refusal."""

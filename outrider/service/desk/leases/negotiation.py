@@ -11,9 +11,10 @@ from outrider.metadata.conversion import deployment_of
 from outrider.metadata.notation.hostlists import fold
 from outrider.service.answers import Decision, Trouble
 from outrider.service.answers.leases import Offer
-from outrider.service.desk.reservations.admission import Judged, ReservationAdmission, Wish
+from outrider.service.desk.reservations.admission import Judged, ReservationAdmission
 from outrider.service.desk.state.offers import Held, HeldOffers
 from outrider.service.desk.state.site import Site
+from outrider.service.desk.state.wishes import Wish
 from outrider.service.requests import Accept, Caller, Reserve
 
 

@@ -20,9 +20,10 @@ from outrider.metadata.notation.hostlists import fold
 from outrider.metadata.notation.times import format_instant
 from outrider.service.answers import Decision, Trouble
 from outrider.service.answers.leases import Occurrence
-from outrider.service.desk.reservations.admission import Doubtful, Doubts, Judged, ReservationAdmission, Wish
+from outrider.service.desk.reservations.admission import Doubtful, Doubts, Judged, ReservationAdmission
 from outrider.service.desk.reservations.decision import reason_of
 from outrider.service.desk.state.site import Site
+from outrider.service.desk.state.wishes import Wish
 from outrider.service.requests import Reserve
 
 

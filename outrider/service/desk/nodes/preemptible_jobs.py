@@ -10,6 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from outrider.core.besteffort.requeueing import PreemptibleRun, RequeueTerms
+from outrider.core.leases.preemption import Candidate, PreemptionOrder
+from outrider.core.model import LeaseOwner
 from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import GRACE_S, JobLines, parse_job_lines
 from outrider.metadata.notation.durations import format_duration
@@ -49,14 +51,38 @@ class PreemptibleJobs:
         self.all: dict[str, PreemptibleJob] = {}
         self.on: dict[str, dict[str, PreemptibleJob]] = {}
         """By node and key."""
+        self.order: PreemptionOrder | None = None
+        """The site's: who yields first, and who never does; None: whoever loses least."""
 
     def runs(self) -> tuple[PreemptibleRun, ...]:
         return tuple(job.run for job in self.all.values())
+
+    def places(self, now_s: int) -> dict[str, int] | None:
+        """Each job's place in the site's order, if it has one."""
+        if self.order is None:
+            return None
+        found = [
+            Candidate(
+                name=job.key,
+                order=(job.run.start_s,),
+                duration_s=job.run.end_s - job.run.start_s,
+                instances=len(job.nodes),
+                owner=LeaseOwner(user=job.user),
+                done_s=max(0, now_s - job.run.start_s),
+                keeps_work=job.run.keeps_work,
+            )
+            for job in self.all.values()
+        ]
+        places = {each.name: place for place, each in enumerate(self.order.sort(found))}
+        # Whom a newer policy spares may yield still: last of all.
+        return dict.fromkeys(self.all, len(places)) | places
 
     def begin(self, job: RmsJob, end_s: int, nodes: Collection[str]) -> bool:
         """A job runs on these nodes until then; whether it is one of those that can be requeued."""
         declared = self._declared_by(job)
         if declared is None or declared.terms is None or not nodes:
+            return False
+        if self.order is not None and self.order.spares(LeaseOwner(user=job.user)):
             return False
         number_of = self._site.book.timeline.number_of
         found = PreemptibleJob(

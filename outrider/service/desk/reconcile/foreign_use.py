@@ -13,7 +13,7 @@ from outrider.core.reservations.occupation import Occupation, Occupied, occupy, 
 from outrider.rms.base import RmsJob, Sight
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.nodes.running_jobs import RunningJobs
-from outrider.service.desk.state.site import Site
+from outrider.service.desk.state.site import Live, Site
 from outrider.service.desk.state.troubles import Troubles
 
 SPARE_S = 10
@@ -120,12 +120,16 @@ class ForeignUse:
         self._occupied[name] = (occupation, occupied)
         for collided in occupied.collides:
             live = site.live.get(collided)
-            if live is None:
+            if live is None or _ends_in_time(occupation, live, site.now_s):
                 continue
             taken = frozenset(slot.node for slot in occupation.slots) & frozenset(live.nodes)
             words = f"{name} is on {', '.join(sorted(taken)[:3])} in its time"
             self._troubles.note_taken(collided, taken, words)
             yield f"{name} takes what reservation {collided} was promised"
+
+    def busy_until_s(self, nodes: Iterable[str]) -> int:
+        """Until when jobs have any of these nodes that cannot be requeued; 0 if there are none."""
+        return max((end_s for name in nodes for end_s in self._on.get(name, {}).values()), default=0)
 
     def _foreign(self, sight: Sight) -> Iterator[Occupation]:
         for reservation in sight.reservations:
@@ -182,6 +186,16 @@ class ForeignUse:
         for name in nodes & self._on.keys():
             self._on[name].pop(job.key, None)
         return nodes
+
+
+def _ends_in_time(occupation: Occupation, live: Live, now_s: int) -> bool:
+    """Whether what is taken of an open reservation's nodes is free again when its event may have come now."""
+    terms = live.document.open
+    if terms is None:
+        return False
+    # What has begun just before the event may not have been seen when it came.
+    event_s = now_s if live.kept.triggered_s is None else live.kept.triggered_s
+    return all(slot.end_s <= event_s + terms.within_s for slot in occupation.slots)
 
 
 def _is_same(one: Occupation, other: Occupation, now_s: int) -> bool:

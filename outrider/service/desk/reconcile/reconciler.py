@@ -94,6 +94,10 @@ class Reconciler:
         for words in self._foreign_use.reserved(name, wanted.nodes, wanted.start_s, wanted.end_s):
             self._log.warning("reconciler found", words=words)
 
+    def busy_until_s(self, nodes: Iterable[str]) -> int:
+        """Until when jobs that cannot be requeued have any of these nodes; 0 if none has."""
+        return self._foreign_use.busy_until_s(nodes)
+
     def about_to_promise(self) -> None:
         """Somebody asks for nodes: what has to go first needs its time from now on."""
         for words in self._foreign_use.leave_in_time():
@@ -241,7 +245,8 @@ def _silence(status: NodeStatus) -> str:
 
 def _agrees(there: RmsReservation, live: Live, now_s: int) -> bool:
     reservation = live.reservation
-    is_begun = reservation.start_s <= now_s
+    # It is moved on as long as its event is waited for.
+    is_begun = reservation.start_s <= now_s or live.waits
     return (
         set(there.nodes) == set(reservation.nodes)
         and there.end_s == reservation.end_s

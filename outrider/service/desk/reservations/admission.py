@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import tzinfo
 
 from outrider.core.besteffort.requeueing import fewest_lost
 from outrider.core.model import Image, Workspace
@@ -21,47 +20,40 @@ from outrider.core.reservations.planning import plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.core.reservations.renegotiation import Renegotiated, change_end, renegotiate
 from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
-from outrider.metadata.conversion import workspace_of
-from outrider.metadata.decision import PolicyRefusal, Requester, core_policy
-from outrider.metadata.errors import MetadataError
+from outrider.metadata.decision import PolicyRefusal, core_policy
+from outrider.metadata.leases import node_order, preemption_order
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, Trouble
-from outrider.service.desk.batch.reservation_effects import reserve_effect
+from outrider.service.desk.batch.reservation_effects import (
+    PARKED_AHEAD_S,
+    park_effect,
+    reserve_effect,
+    unreserve_effect,
+)
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.reservations import decision as replies
 from outrider.service.desk.reservations.booked_usage import review_of, standing_of
+from outrider.service.desk.reservations.making_way import (
+    MOVABLE,
+    Changed,
+    MakingWay,
+    Way,
+    in_order,
+    words_of,
+)
 from outrider.service.desk.reservations.prices import TOO_DEAR, Prices, entry_of_refusal
 from outrider.service.desk.reservations.prices import objection as too_dear
-from outrider.service.desk.state.documents import Document, Record, document_of, stem_of
-from outrider.service.desk.state.node_list import parts, whole
+from outrider.service.desk.state.documents import Record
+from outrider.service.desk.state.node_list import parts
 from outrider.service.desk.state.offers import HeldOffers
 from outrider.service.desk.state.site import Live, Site
-from outrider.service.requests import Caller, Modify, Reserve
+from outrider.service.desk.state.wishes import Wish
+from outrider.service.requests import Caller, Modify
 from outrider.store.records import ReservationOwner
 from outrider.store.states import State, TransferState
 
 MOST_ENDS_TRIED = 4
 """How many ends of others are tried in search of a start that the policies allow."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
-    """What somebody wants, as the core and the policies look at it."""
-
-    caller: Caller
-    account: str
-    document: Document
-    workspace: Workspace
-    zone: tzinfo
-    most_price: int | None = None
-    offered_price: int | None = None
-    """What it was offered for, if it is an offer that is accepted."""
-    beside: tuple[ReservationPlan, ...] = ()
-    """What is accepted together with it, and is in the book already, but not among the reservations."""
-
-    @property
-    def requester(self) -> Requester:
-        return Requester(user=self.caller.user, groups=self.caller.groups, account=self.account)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,67 +89,30 @@ class ReservationAdmission:
         self._offers = offers
         self.prices = Prices(site)
         self._preemptible = preemptible
+        self._making_way = MakingWay(site)
+        self._policies = policies
         self.policies = policies
+        self.made_way: list[Changed] = []
+        """Who made way for what was accepted last, to be told to nodes."""
 
-    def wish(self, caller: Caller, request: Reserve) -> Wish | Trouble:
-        """A request in the words of the core; the name it would be booked under is in it."""
-        site = self._site
-        document = document_of(request, caller)
-        name = f"{stem_of(document.workspace)}-{site.next_number}"
-        try:
-            workspace = workspace_of(request.workspace, document.image, now_s=site.now_s, name=name)
-        except MetadataError as error:
-            return Trouble(code="invalid", message=str(error))
-        workspace = replace(workspace, resources=whole(workspace.resources))
-        if workspace.start_s is None:
-            return Trouble(
-                code="invalid",
-                message=f"workspace {document.workspace} has no start: give one with --start, "
-                "or submit it as best effort",
-            )
-        return Wish(
-            caller=caller,
-            account=request.account,
-            document=document,
-            workspace=workspace,
-            zone=request.zone,
-            most_price=request.most_price,
-            offered_price=request.offered_price,
-        )
+    @property
+    def policies(self) -> Policies:
+        """The site's, as they are now."""
+        return self._policies
 
-    def changed(self, live: Live, request: Modify, caller: Caller) -> Wish | Trouble:
-        """A change in the words of the core. What is not asked for stays."""
-        workspace = live.reservation.workspace
-        start_s = request.start_s
-        if start_s is None:
-            # A deadline lease keeps the start that it was given unless another is asked for.
-            start_s = live.reservation.start_s
-        try:
-            workspace = replace(
-                workspace,
-                start_s=start_s,
-                duration_s=request.duration_s or workspace.duration_s,
-                instances=request.nodes or workspace.instances,
-                finish_by_s=None,
-            )
-        except ValueError as error:
-            return Trouble(code="invalid", message=str(error))
-        owner = live.record.owner
-        groups = caller.groups if caller.uid == owner.uid else ()
-        whose = Caller(uid=owner.uid, user=owner.user, groups=groups, is_admin=caller.is_admin)
-        return Wish(
-            caller=whose,
-            account=owner.account,
-            document=live.document,
-            workspace=workspace,
-            zone=request.zone,
-        )
+    @policies.setter
+    def policies(self, policies: Policies) -> None:
+        """Follow these from now on: also in which order nodes are taken, and whose jobs yield first."""
+        self._policies, leases, book = policies, policies.leases, self._site.book
+        book.terms = replace(book.terms, node_order=None if leases is None else node_order(leases))
+        section = None if leases is None else leases.preemption
+        self._preemptible.order = None if section is None else preemption_order(section)
 
     def plan(self, wish: Wish, program: PolicyRefusal | None) -> Judged:
         """The answer that `reserve` would give now."""
-        answer = self.answer(wish, program)
-        decision = replace(self.decision(wish, answer), name="")
-        return Judged(decision=decision, rejected=answer if isinstance(answer, Rejected) else None)
+        decision, answer, _ = self._decide(wish, program)
+        rejected = answer if isinstance(answer, Rejected) else None
+        return Judged(decision=replace(decision, name=""), rejected=rejected)
 
     def reserve(
         self, wish: Wish, program: PolicyRefusal | None, doubts: Doubts = no_doubts
@@ -167,17 +122,23 @@ class ReservationAdmission:
         Where there are doubts whether its nodes have the room, nothing is decided.
         """
         site = self._site
-        admission = self.answer(wish, program)
-        if isinstance(admission, Accepted) and (nodes := doubts(admission.plan)):
+        decision, admission, way = self._decide(wish, program)
+        nodes: dict[str, int] = {}
+        if isinstance(admission, Accepted):
+            nodes = doubts(admission.plan) if way is None else self._making_way.doubts(way, doubts)
+        if nodes:
             return Doubtful(nodes=nodes)
-        decision = self.decision(wish, admission)
         if isinstance(admission, Rejected):
             decision = replace(decision, name="")
             self.lose(wish, decision)
             self.note("reserve", wish.document.workspace, decision, wish.caller)
             return Judged(decision=decision, rejected=admission)
-        site.book.commit(admission.plan, site.now_s)
-        self.enter(wish, admission.plan)
+        plan = admission.plan
+        if way is None:
+            site.book.commit(plan, site.now_s)
+        else:
+            plan = self._make_way(wish)
+        self.enter(wish, plan)
         self.note("reserve", decision.name, decision, wish.caller)
         return Judged(decision=decision)
 
@@ -210,17 +171,59 @@ class ReservationAdmission:
             wish.workspace,
             site.now_s,
             policy=policy,
-            tells_earliest=tells_earliest,
+            tells_earliest=tells_earliest and wish.document.open is None,
             choice=self._gentlest,
             review=self._review("", wish),
         )
         return self._allowed(wish, admission)
 
+    def _decide(
+        self, wish: Wish, program: PolicyRefusal | None
+    ) -> tuple[Decision, Accepted | Rejected, Way | None]:
+        """The answer; with who would make way, if it is accepted only so."""
+        admission = self.answer(wish, program)
+        way: Way | None = None
+        if isinstance(admission, Rejected) and admission.refusal.cause in MOVABLE:
+            review = self._review("", wish)
+            way = self._making_way.find(wish.workspace, self.policies, review, is_plan=True)
+        if way is None:
+            return self.decision(wish, admission), admission, None
+        admission = self._allowed(wish, Accepted(plan=way.plan))
+        return replace(self.decision(wish, admission), reason=words_of(way)), admission, way
+
+    def _make_way(self, wish: Wish) -> ReservationPlan:
+        """Enter a request for which others make way, and write down what becomes of these."""
+        site, name = self._site, wish.workspace.name
+        way, changed = self._making_way.carry_out(wish.workspace, self.policies, self._review("", wish))
+        self.made_way = changed
+        parked_s = max(entry.end_s for entry in site.book.entries.values()) + PARKED_AHEAD_S
+        for each in in_order(changed):
+            live = each.live
+            if each.is_parked:
+                site.todo([park_effect(live, each.before, parked_s, site.now_s)])
+                parked_s += each.before.end_s - each.before.start_s
+                continue
+            if each.after is None:
+                # Before anybody else is to have its nodes.
+                site.todo([unreserve_effect(live, site.now_s)])
+                continue
+            if live.reservation.start_s <= site.now_s:
+                words = f"it yields to reservation {name}, as it may, and ends sooner"
+                receipt = replace(live.kept, yielded_to=name)
+                site.change(live, kept=keep_reservation(site.book, live.name), why=words, receipt=receipt)
+            else:
+                words = f"it was moved for reservation {name}, which its deadline allows"
+                self._place_anew(live, words, replace(live.kept, moves=live.kept.moves + 1))
+            site.note("move", live.name, "moved", words)
+            self.confirm(live)
+        return way.plan
+
     def _gentlest(self, plan: ReservationPlan) -> ReservationPlan:
         """The nodes on which preemptible jobs lose least by making way."""
         if not self._preemptible.all:
             return plan
-        return fewest_lost(self._site.book, plan, self._preemptible.runs(), self._site.now_s)
+        runs, now_s = self._preemptible.runs(), self._site.now_s
+        return fewest_lost(self._site.book, plan, runs, now_s, places=self._preemptible.places(now_s))
 
     def modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:
         """Renegotiate a reservation, or with `is_plan` say what would become of that."""
@@ -275,25 +278,27 @@ class ReservationAdmission:
         plan = renegotiated.admission.plan
         site.end_transfers(renegotiated.dropped, TransferState.WITHDRAWN)
         self._touch(plan)
+        saved = self._saved_bytes(live.document.image, plan)
+        self._place_anew(live, why, replace(live.kept, saved_bytes=saved))
+        self.confirm(live)
+
+    def _place_anew(self, live: Live, why: str, receipt: Record) -> None:
+        """A reservation has another place in the book: write that down."""
+        site = self._site
         kept = keep_reservation(site.book, live.name)
         nodes = set(kept.reservation.nodes)
         live.ready &= nodes
         state, ready_s = after_move(live, is_ready=live.ready == nodes, now_s=site.now_s)
-        saved = self._saved_bytes(live.document.image, plan)
-        site.change(
-            live,
-            kept=kept,
-            state=state,
-            why=why,
-            receipt=replace(live.kept, saved_bytes=saved, ready_s=ready_s),
-        )
+        site.change(live, kept=kept, state=state, why=why, receipt=replace(receipt, ready_s=ready_s))
         live.danger, live.spoiled, live.odds_percent = "", "", None
-        self.confirm(live)
 
     def confirm(self, live: Live) -> None:
         """Let the batch system have the reservation as it is now."""
         live.is_confirmed = False
-        self._site.todo([reserve_effect(live, self._site.now_s)])
+        live.batch_start_s = 0
+        if live.waits and live.document.open is not None:
+            live.batch_start_s = self._site.now_s + live.document.open.lead_s(self._site.settings)
+        self._site.todo([reserve_effect(live, self._site.now_s, live.batch_start_s)])
 
     def leave_book(self, live: Live) -> None:
         """Give back its slots and the transfers that nobody else needs."""

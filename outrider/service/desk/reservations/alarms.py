@@ -143,7 +143,7 @@ class ReservationAlarms:
         spared = set(live.nodes) - set(kept.brought)
         kept = replace(kept, saved_bytes=live.document.size_bytes * len(spared))
         # What has begun goes on, even if a clock that was set says that its time is still to come.
-        is_early = site.now_s < start_s and state is not State.ACTIVE
+        is_early = (site.now_s < start_s or live.waits) and state is not State.ACTIVE
         after = State.READY if is_early else State.ACTIVE
         if live.kept.ready_s is None and site.now_s > due_s(live) and not live.danger:
             # Nobody could say so in time: the service was not there, or could not write it down.

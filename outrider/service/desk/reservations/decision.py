@@ -12,8 +12,8 @@ from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.refusal import Refusal
 from outrider.metadata.notation.hostlists import fold
 from outrider.metadata.notation.times import format_instant
-from outrider.service.answers import Decision, ImageView, PlannedTransfer
-from outrider.service.desk.state.documents import Document
+from outrider.service.answers import Decision, ImageView, OpenWindow, PlannedTransfer
+from outrider.service.desk.state.documents import Document, Record
 from outrider.service.desk.state.site import Live, Site
 
 
@@ -88,7 +88,26 @@ def _accepted(site: Site, document: Document, workspace: Workspace, plan: Reserv
         ready_s=ready_s,
         latest_ready_s=latest_s,
         slack_s=plan.start_s - ready_s,
+        window=window_of(document),
+        secret="" if document.open is None else document.open.secret,
         **whole_nodes(site, [names[chosen.node].name for chosen in plan.fits]),
+    )
+
+
+def window_of(document: Document, kept: Record | None = None) -> OpenWindow | None:
+    """When the event of an open reservation may come, or has come."""
+    terms = document.open
+    if terms is None:
+        return None
+    return OpenWindow(
+        from_s=terms.from_s,
+        until_s=terms.until_s,
+        within_s=terms.within_s,
+        duration_s=terms.duration_s,
+        begins=tuple(str(each) for each in terms.begins),
+        ends=tuple(str(each) for each in terms.ends),
+        triggered_s=None if kept is None else kept.triggered_s,
+        event="" if kept is None else kept.event,
     )
 
 

@@ -7,9 +7,11 @@ is mended or reported, never dropped in silence.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC
 
 from outrider.core.reservations.admission import Accepted, admit
 from outrider.core.restart.snapshot import keep_reservation
+from outrider.metadata.notation.times import format_instant
 from outrider.service.desk.batch.reservation_effects import RESERVE, unreserve_effect
 from outrider.service.desk.nodes.watch import NodeWatch
 from outrider.service.desk.reservations.admission import ReservationAdmission, after_move
@@ -80,9 +82,28 @@ class ReservationLifecycle:
             self._watch.turn(live)
         elif topic is Topic.END:
             if live.reservation.end_s <= self._site.now_s:
-                self._end(live)
+                if live.waits:
+                    self.close_window(live)
+                else:
+                    self._end(live)
         elif live.reservation.start_s <= self._site.now_s and live.record.state is not State.ACTIVE:
             self._begin(live)
+
+    def close_window(self, live: Live) -> None:
+        """No event has come."""
+        assert live.document.open is not None
+        self._end(live, f"no event came until {format_instant(live.document.open.until_s, zone=UTC)}; ")
+
+    def end_early(self, live: Live, why: str) -> None:
+        """The event has come that ends it."""
+        self._end(live, f"it was ended by its event ({why}); ")
+
+    def yielded(self, live: Live, name: str) -> None:
+        """It has made way for another before its time began: it is over."""
+        words = f"it yielded to reservation {name}, as it may"
+        self._site.change(live, receipt=replace(live.kept, yielded_to=name))
+        self._finish(live, State.CANCELLED, words, is_met=None)
+        self._log.info("reservation has yielded", reservation=live.name, to=name)
 
     def cancel(self, live: Live, caller: Caller, why: str) -> None:
         """Somebody does not want it any more."""
@@ -123,8 +144,13 @@ class ReservationLifecycle:
             self._troubles.note(live.name, live.danger)
             return
         if live.is_ready and live.name in site.book.entries:
+            if live.waits:
+                self._open(live)
+                return
             self._alarms.measure_slack(live)
             site.change(live, state=State.ACTIVE)
+            # Whoever is on its nodes still is seen again at the next look.
+            self._troubles.forget(live.name)
             site.note("begin", live.name, State.ACTIVE.value, "its image is on all nodes")
             return
         if site.now_s < due_s(live):
@@ -137,7 +163,16 @@ class ReservationLifecycle:
         )
         self._troubles.note(live.name, live.danger)
 
-    def _end(self, live: Live) -> None:
+    def _open(self, live: Live) -> None:
+        """An open reservation has its nodes and its image: from now on its event may come."""
+        assert live.document.open is not None
+        words = f"it waits for its event until {format_instant(live.document.open.until_s, zone=UTC)}"
+        if live.record.state is State.READY and live.record.why != words:
+            self._alarms.measure_slack(live)
+            self._site.change(live, why=words)
+            self._site.note("begin", live.name, "open", f"its image is on all nodes; {words}")
+
+    def _end(self, live: Live, how: str = "") -> None:
         kept, start_s = live.kept, live.reservation.start_s
         is_met = kept.ready_s is not None and kept.ready_s <= due_s(live)
         if kept.ready_s is None:
@@ -151,6 +186,11 @@ class ReservationLifecycle:
         state = State.FAILED if kept.ready_s is None else State.ENDED
         if state is State.ENDED and live.record.state not in (State.ACTIVE, State.ENDANGERED):
             self._site.change(live, state=State.ACTIVE)
+        if kept.moves:
+            words += f"; it was moved {kept.moves} times for others before it began"
+        if kept.yielded_to:
+            words += f"; it ended early, for reservation {kept.yielded_to}"
+        words = how + words
         self._finish(live, state, words, is_met=is_met)
         self._log.info("reservation is over", reservation=live.name, met=is_met, words=words)
 

@@ -15,6 +15,8 @@ class Topic(Enum):
     END = "end"
     WATCH = "watch"
     """A reservation's nodes are to be asked whether they are there."""
+    OPEN = "open"
+    """A reservation may have got the event that it waits for."""
     JOB = "job"
     """Something is to be tried again for a job."""
     ROOM = "room"

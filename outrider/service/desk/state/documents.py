@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from outrider.core.model import Image
+from outrider.service.desk.state.open_terms import OpenTerms, read_terms, terms_of
 from outrider.service.ports import Readers
 from outrider.service.requests import Caller, Reserve
 from outrider.store.errors import Damaged, TooNew
@@ -36,6 +37,12 @@ class Document:
     occurrence: int = 0
     group: str = ""
     """Its owner's primary group when it was asked for."""
+    open: OpenTerms | None = None
+    """For which events it waits; None if for none."""
+    may_yield: bool = False
+    """Whether it may make way for others, by the site's policy."""
+    lease_class: str = ""
+    """The rule of the policies that it came under."""
 
     @property
     def is_private(self) -> bool:
@@ -61,6 +68,14 @@ class Record:
     """What was agreed, in thousandths of the site's unit of money; None where nothing has a price."""
     charged: int | None = None
     """What of it is charged, once it is over."""
+    triggered_s: int | None = None
+    """When the event came that it waited for."""
+    event: str = ""
+    """Which one that was."""
+    moves: int = 0
+    """How often it was given another place for others."""
+    yielded_to: str = ""
+    """Which reservation it has made way for."""
 
 
 def stem_of(workspace: str) -> str:
@@ -81,6 +96,8 @@ def document_of(request: Reserve, caller: Caller) -> Document:
         readers=Readers(uids=(caller.uid,)) if section.private else None,
         file=file.model_dump_json(),
         group=caller.group,
+        open=None if file.deployment is None else terms_of(file.deployment),
+        may_yield=file.deployment is not None and file.deployment.preemptible is True,
     )
 
 
@@ -95,6 +112,7 @@ def read_document(text: str) -> Document:
         readers = found["readers"]
         if readers is not None:
             found["readers"] = Readers(uids=tuple(readers["uids"]), gids=tuple(readers["gids"]))
+        found["open"] = read_terms(found.get("open"))
         return Document(**found)
 
 

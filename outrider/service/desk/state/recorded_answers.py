@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from outrider.service.answers import Decision, ImageView, PlannedTransfer
+from outrider.service.answers import Decision, ImageView, OpenWindow, PlannedTransfer
 from outrider.service.answers.leases import Occurrence, Offer
 
 VERSION = 1
@@ -31,4 +31,8 @@ def read_decision(text: str) -> Decision:
     found["remedies"] = tuple(found["remedies"])
     found["occurrences"] = tuple(Occurrence(**each) for each in found.get("occurrences", ()))
     found["offers"] = tuple(Offer(**each) for each in found.get("offers", ()))
+    window = found.get("window")
+    if window is not None:
+        texts = {name: tuple(window[name]) for name in ("begins", "ends")}
+        found["window"] = OpenWindow(**{**window, **texts})
     return Decision(**found)

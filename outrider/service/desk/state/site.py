@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from outrider.core.images.pools import Lingering, Pools
 from outrider.core.links.links import ExclusiveLinks
-from outrider.core.model import Node, Reservation, Transfer
+from outrider.core.model import LeaseOwner, Node, Reservation, Transfer
 from outrider.core.reservations.book import Book, Shipping, Terms
 from outrider.core.restart.restore import Lost
 from outrider.core.restart.snapshot import KeptReservation, KeptTransfer, keep_done, keep_transfers
@@ -63,6 +63,10 @@ class Live:
     key: str = ""
     """What the batch system called it when it was seen last."""
     missing_since_s: int | None = None
+    unseen: str = ""
+    """Why it could not be seen whether its event has come; empty if it could."""
+    batch_start_s: int = 0
+    """When the batch system starts it, as it was told last, if its event is waited for; 0 if not known."""
     restored: int = 0
     """How often it was put back into a batch system that had lost it."""
 
@@ -77,6 +81,12 @@ class Live:
     @property
     def nodes(self) -> tuple[str, ...]:
         return self.record.kept.reservation.nodes
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is open, and its event has not come."""
+        is_open = self.document.open is not None and self.kept.triggered_s is None
+        return is_open and not self.record.state.is_final
 
     @property
     def is_ready(self) -> bool:
@@ -176,7 +186,17 @@ class Site:
                 live.ready.update(live.nodes)
                 self.stirred.add(live.name)
             self._enter(live)
+            self._own(live)
         self.next_number = _next_number(store)
+
+    def _own(self, live: Live) -> None:
+        """Let the book know whose a reservation is, which is not written with its place."""
+        entry = self.book.entries.get(live.name)
+        if entry is not None:
+            owner, document = live.record.owner, live.document
+            whose = LeaseOwner(user=owner.user, account=owner.account, lease_class=document.lease_class)
+            workspace = replace(entry.reservation.workspace, may_yield=document.may_yield, owner=whose)
+            entry.reservation = replace(entry.reservation, workspace=workspace)
 
     def forget_past(self) -> None:
         """Drop what the book knows of times that are over."""

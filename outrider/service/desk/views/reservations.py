@@ -21,7 +21,7 @@ from outrider.service.answers import (
     Trouble,
 )
 from outrider.service.desk.nodes.orders import NodeOrders
-from outrider.service.desk.reservations.decision import image_view, whole_nodes
+from outrider.service.desk.reservations.decision import image_view, whole_nodes, window_of
 from outrider.service.desk.state.documents import Document, read_document, read_record, stem_of
 from outrider.service.desk.state.permissions import is_request, may_read, may_see
 from outrider.service.desk.state.site import Live, Site
@@ -209,6 +209,14 @@ class ReservationViews:
                 f"transfer {each.number} to {each.nodes} takes {each.duration_s} s of the link and must "
                 f"begin {max(0, each.latest_begin_s - self._site.now_s)} s from now at the latest"
             )
+        if live.kept.moves:
+            words.append(
+                f"it was given another place for others {live.kept.moves} times: its deadline allows it"
+            )
+        if live.kept.yielded_to:
+            words.append(f"it ends early, for reservation {live.kept.yielded_to}")
+        if live.unseen:
+            words.append(f"whether its event has come is not known: {live.unseen}")
         if live.danger:
             words.append(f"it is endangered: {live.danger}")
         if not live.is_confirmed:
@@ -258,6 +266,7 @@ def _view(
         ready_s=ready_s,
         is_confirmed=is_confirmed,
         why=record.why if is_shown else "",
+        window=window_of(document, read_record(record.receipt)) if is_shown and document.open else None,
     )
 
 

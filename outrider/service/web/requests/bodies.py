@@ -94,6 +94,21 @@ class ChangeBody(Body):
     zone: Zone = Field("", description="where times without a zone are meant; empty: where the service is")
 
 
+class TriggerBody(Body):
+    """What has come: the event that begins an open reservation, or the one that ends it."""
+
+    what: Literal["begin", "end"] = Field("begin", description="begin it, or end it")
+
+
+class CallBody(Body):
+    """A signed call. The signature is HMAC-SHA256 of `NAME WHAT AT_S` with the reservation's secret, in
+    hexadecimal."""
+
+    what: Literal["begin", "end"] = Field("begin", description="begin it, or end it")
+    at_s: Instant = Field(description="when it was signed: seconds since 1970")
+    signature: str = Field(pattern=r"^[0-9a-f]{64}$", description="64 hexadecimal digits")
+
+
 class SubmitBody(Body):
     """A job to be handed to the batch system, with or without a workspace and a reservation."""
 

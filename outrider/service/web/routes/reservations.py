@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from outrider.service.answers import (
     Decision,
+    EventTaken,
     Explanation,
     LeaseDetails,
     ReservationDetails,
@@ -25,14 +26,18 @@ from outrider.service.requests import (
     Reserve,
     Show,
     ShowLease,
+    SignedCall,
+    Trigger,
 )
 from outrider.service.web.asking import Asker
 from outrider.service.web.requests.bodies import (
+    CallBody,
     ChangeBody,
     ChangeQuery,
     LeasesQuery,
     ReservationsQuery,
     ReserveBody,
+    TriggerBody,
 )
 from outrider.service.web.requests.understanding import hash_of, understand_change
 from outrider.service.web.routes.routing import ERRORS, By, Key, OfferName, ReservationName, answered
@@ -155,6 +160,18 @@ def _add_changing(routes: APIRouter, asker: Asker) -> None:
             hashed=hashed,
         )
         return answered(await asker.ask(caller, request, Decision))
+
+    @routes.post("/reservations/{name}/trigger", response_model=ReservationDetails)
+    async def trigger(name: ReservationName, body: TriggerBody, caller: By) -> Response:
+        """The event that an open reservation waits for has come, or the one that ends it."""
+        request = Trigger(name=name, is_end=body.what == "end")
+        return answered(await asker.ask(caller, request, ReservationDetails))
+
+    @routes.post("/reservations/{name}/call", response_model=EventTaken)
+    async def call(name: ReservationName, body: CallBody, caller: By) -> Response:
+        """A signed call, which anybody may make, begins or ends an open reservation."""
+        request = SignedCall(name=name, what=body.what, at_s=body.at_s, signature=body.signature)
+        return answered(await asker.ask(caller, request, EventTaken))
 
     @routes.delete("/reservations/{name}", response_model=ReservationDetails | ReservationList)
     async def cancel(name: ReservationName, caller: By, key: Key = "") -> Response:

@@ -22,11 +22,13 @@ from outrider.service.desk.desk import Desk, Event, Outcome
 from outrider.service.ports import (
     COPYING,
     Arriving,
+    AskEvent,
     AskProgram,
     Call,
     Carry,
     Copy,
     DropLookup,
+    EventAnswer,
     Fetch,
     Finished,
     FoundImage,
@@ -196,6 +198,8 @@ class Sandbox:
         self.silent: set[str] = set()
         """Addresses at which nobody answers: such a call stays under way."""
         self.judge: Callable[[AskProgram], object] | None = None
+        self.happened: set[str] = set()
+        """Files and sources of which it is told that their event has come."""
         self._tickets = 0
         self.may_begin: set[str] = set()
         self.answers: dict[int, Answer] = {}
@@ -285,6 +289,8 @@ class Sandbox:
             if isinstance(call, DropLookup):
                 self.dropped.append(call.question)
                 return None
+            if isinstance(call, AskEvent):
+                return EventAnswer(has_happened=call.event.text in self.happened)
             if isinstance(call, AskProgram):
                 assert self.judge is not None
                 return self.judge(call)
@@ -448,14 +454,15 @@ def wanted(
     duration: str = "1h",
     is_private: bool = False,
     account: str = "",
+    when: str = "",
 ) -> Reserve:
-    """What a user wants, as the API would have read it."""
+    """What a user wants, as the API would have read it. `when`: in the place of its start."""
     text = f"""
 version: 1
 metadata:
   name: {name}
   image: {{uri: "https://{server}/{image}", private: {str(is_private).lower()}}}
-deployment: {{nodes: {nodes}, cpus: {cpus}, duration: {duration}, start: {start}}}
+deployment: {{nodes: {nodes}, cpus: {cpus}, duration: {duration}, {when or f"start: {start}"}}}
 """
     file = parse_workspace(text.encode(), Circumstances(now_s=sandbox.now_s, zone=UTC), file="ws.yaml")
     return Reserve(

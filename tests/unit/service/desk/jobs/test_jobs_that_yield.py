@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from outrider.metadata.policies import parse_policies
 from outrider.rms.base import JobState, RmsReservation
 from outrider.rms.twin import SLURM, Fault
 from outrider.service.answers import JobDetails
 from outrider.service.ports import NodeImage
 from outrider.service.requests import Cancel, ShowJob
 from outrider.service.settings import Settings
-from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, digest_of, reserve, show
+from tests.unit.service.desk.sandbox import ALICE, BOB, FREE, RATE, Sandbox, digest_of, reserve, show
 
 MARGIN_S, GRACE_S, MOST_GRACE_S = 40, 30, 120
 NOTICE_S = MARGIN_S + GRACE_S
@@ -394,3 +395,37 @@ def test_slow_batch_system_is_no_alarm(tmp_path: Path) -> None:
         assert "does not yield" not in text
         assert "endangered" not in text
         assert show(site, answer.name, BOB).reservation.state == "active"
+
+
+def with_policies(folder: Path, section: str) -> Iterator[Sandbox]:
+    made = Sandbox(folder, nodes=2, settings=SETTINGS)
+    for pool in made.pools.values():
+        digest = digest_of("ubuntu")
+        pool.images[digest] = NodeImage(digest=digest, size_bytes=10 * RATE, uri="x")
+    made.desk.set_policies(parse_policies(f"{FREE.decode()}leases: {section}".encode(), file="policies.yaml"))
+    made.sleep(SETTLED_S)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(("by", "goes"), [("youngest", 1), ("shortest", 0)])
+def test_sites_order_says_whose_job_yields(tmp_path: Path, by: str, goes: int) -> None:
+    for site in with_policies(tmp_path, f"{{preemption: {{order: [{{by: {by}}}]}}}}"):
+        keys = [running(site, SILENT, limit_s=4000), running(site, SILENT, limit_s=9000)]
+
+        assert reserve(site, nodes=1).result == "accepted"
+        site.sleep(600)
+
+        assert [state(site, key) is not JobState.RUNNING for key in keys] == [goes == 0, goes == 1]
+
+
+def test_job_of_a_user_who_is_spared_does_not_yield(tmp_path: Path) -> None:
+    for site in with_policies(tmp_path, "{preemption: {spare_users: [bob]}}"):
+        running(site, SILENT, caller=BOB)
+        key = running(site, SILENT)
+
+        both, one = reserve(site, nodes=2), reserve(site, nodes=1)
+        site.sleep(600)
+
+        assert (both.result, one.result) == ("refused", "accepted")
+        assert state(site, key) is not JobState.RUNNING

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from outrider.metadata.errors import MetadataError
+from outrider.core.leases.nodes import MOST, NodeState
+from outrider.metadata import leases
 from outrider.service.answers import Decision
-from outrider.service.daemon.threads.reception import PolicyBook
+from outrider.service.ports import NodeImage
 from outrider.service.requests import Modify
-from tests.unit.service.desk.sandbox import ALICE, BOB, Sandbox, wanted
+from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, digest_of, wanted
 
 HOUR_S = 3600
 HALF = b"version: 1\nrules: [{name: all}]\nleases: {hour_share: 50%}\n"
@@ -67,17 +68,6 @@ def test_where_nothing_is_accepted_nothing_is(tmp_path: Path) -> None:
     assert (answer.result, answer.cause) == ("refused", "policy")
 
 
-@pytest.mark.parametrize("key", ["preemption: {}", "nodes: [{by: packing}]"])
-def test_what_simulations_alone_follow_is_refused_and_not_ignored(tmp_path: Path, key: str) -> None:
-    path = tmp_path / "policies.yaml"
-    path.write_text(f"version: 1\nrules: [{{name: all}}]\nleases: {{{key}}}\n")
-
-    with pytest.raises(
-        MetadataError, match=f"leases.{key.partition(':')[0]} has an effect in simulations only"
-    ):
-        PolicyBook(str(path))
-
-
 PROTECTING = b"version: 1\nrules: [{name: all}]\nleases: {most_slowdown: 200}\n"
 """Twice as long as it takes, on the mean."""
 
@@ -110,3 +100,26 @@ def test_where_there_is_no_best_effort_none_is_protected(tmp_path: Path) -> None
 
     assert isinstance(answer, Decision)
     assert answer.result == "accepted"
+
+
+class WithoutImage:
+    """A rule of a site's own: nodes that would have to fetch the image come first."""
+
+    def score(self, node: NodeState) -> int:
+        return MOST if node.has_image else 0
+
+
+@pytest.mark.parametrize(("section", "node"), [("", "n2"), ("leases: {nodes: [{by: contrary}]}", "n1")])
+def test_nodes_are_taken_in_the_sites_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: str, node: str
+) -> None:
+    monkeypatch.setitem(leases._NODE_RULES, "contrary", WithoutImage)
+    sandbox = Sandbox(tmp_path, nodes=2, policies=f"version: 1\nrules: [{{name: all}}]\n{section}\n".encode())
+    digest = digest_of("ubuntu")
+    sandbox.pools["n2"].images[digest] = NodeImage(digest=digest, size_bytes=10 * RATE, uri="x")
+    sandbox.sleep(320)
+
+    answer = sandbox.ask(wanted(sandbox, start="now+2h"), ALICE)
+
+    assert isinstance(answer, Decision)
+    assert answer.nodes == node
