@@ -7,11 +7,12 @@ asked for). Images and the shape of nodes are left out, and so is whatever nobod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from outrider.core.besteffort.board import QueueBoard, WaitingWorkspace
+from outrider.core.besteffort.board import QueueBoard
+from outrider.core.besteffort.waiting import WaitingWorkspace
 from outrider.core.leases.admission import PlannedLease, Span
 from outrider.core.nodes.free_profile import FreeProfile
 
@@ -58,7 +59,7 @@ def pool_slowdown_percent(
 
 def slowdown_percent(
     board: QueueBoard,
-    waiting: Sequence[WaitingWorkspace],
+    waiting: Iterable[WaitingWorkspace],
     leases: Iterable[PlannedLease],
     unit: str,
     now_s: int,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from outrider.core.besteffort.prediction import QueuedJob, pool_slowdown_percent
 from outrider.core.leases.admission import PlannedLease, first_refusal
-from outrider.core.nodes.timeline import FOREVER
+from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.reservations.admission import Review
 from outrider.core.reservations.book import ReservationPlan
 from outrider.metadata.decision import BookedUsage
