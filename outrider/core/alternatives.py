@@ -43,8 +43,9 @@ class Alternative:
     plan: ReservationPlan
 
 
-Ask = Callable[[Workspace], Accepted | Rejected]
-"""What a workspace would be answered now, with nothing changed."""
+Ask = Callable[[Workspace, bool], Accepted | Rejected]
+"""What a workspace would be answered now, with nothing changed; and whether to tell the earliest start, which
+takes much longer than a plain no."""
 
 
 def alternatives(
@@ -55,8 +56,8 @@ def alternatives(
     Each would still be in time if it were asked for `delay_s` later.
     """
 
-    def ask_for_later(asked: Workspace) -> Accepted | Rejected:
-        answer = ask(asked)
+    def ask_for_later(asked: Workspace, tells_earliest: bool) -> Accepted | Rejected:
+        answer = ask(asked, tells_earliest)
         if isinstance(answer, Accepted) and not _can_wait(answer.plan, now_s + delay_s):
             return Rejected(refusal=rejected.refusal)
         return answer
@@ -97,7 +98,7 @@ def _all(workspace: Workspace, rejected: Rejected, ask: Ask, delay_s: int) -> It
         return
     smaller = replace(workspace, instances=half)
     if fewer is None:
-        answer = ask(smaller)
+        answer = ask(smaller, True)
         sooner_s = answer.earliest_start_s if isinstance(answer, Rejected) else None
         if sooner_s is not None and (later_s is None or sooner_s < later_s):
             yield from _at_or_after(AlternativeKind.FEWER_NODES_LATER, smaller, sooner_s, delay_s, ask)
@@ -119,7 +120,7 @@ def _at_or_after(
 
 
 def _asked(kind: AlternativeKind, workspace: Workspace, ask: Ask) -> Iterator[Alternative]:
-    answer = ask(workspace)
+    answer = ask(workspace, False)
     if isinstance(answer, Accepted):
         yield Alternative(kind=kind, workspace=workspace, plan=answer.plan)
 
@@ -162,7 +163,7 @@ def _largest(
             break
         number = first if first is not None and least <= first <= most else (least + most + 1) // 2
         workspace = made(number)
-        answer = ask(workspace)
+        answer = ask(workspace, False)
         if isinstance(answer, Accepted):
             found = Alternative(kind=kind, workspace=workspace, plan=answer.plan)
             # The refusal has counted: there is no room for more.

@@ -51,7 +51,7 @@ class Negotiation:
         found = alternatives(
             wish.workspace,
             rejected,
-            lambda workspace: self._ask(wish, workspace),
+            lambda workspace, tells_earliest: self._ask(wish, workspace, tells_earliest=tells_earliest),
             self._site.now_s,
             self._site.settings.offers_held_s,
         )
@@ -74,9 +74,10 @@ class Negotiation:
         """The number of the last decision on the disk: the refusal that is decided now gets a later one."""
         return self._site.store.last_decision()
 
-    def _ask(self, wish: Wish, workspace: Workspace) -> Accepted | Rejected:
+    def _ask(self, wish: Wish, workspace: Workspace, *, tells_earliest: bool) -> Accepted | Rejected:
         """What other terms would be answered. The site's own program is asked when they are accepted."""
-        return self._admission.answer(replace(wish, workspace=workspace), None)
+        asked = replace(wish, workspace=workspace)
+        return self._admission.answer(asked, None, tells_earliest=tells_earliest)
 
     def _offer(self, found: Alternative, name: str) -> Offer:
         nodes = self._site.book.timeline.nodes
