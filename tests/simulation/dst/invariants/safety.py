@@ -276,7 +276,8 @@ def _was_moved(record: ReservationRecord, duration_s: int) -> bool:
     """Whether it was given another place for others, within the time that its deadline leaves to it."""
     reservation = record.kept.reservation
     first_s, last_s = reservation.workspace.start_s, reservation.workspace.finish_by_s
-    if first_s is None or last_s is None or not read_record(record.receipt).moves:
+    if first_s is None or not read_record(record.receipt).moves:
         return False
-    is_within = first_s <= reservation.start_s and reservation.end_s <= last_s
+    # One that was mended afterwards keeps the start that it had then, and floats no more.
+    is_within = first_s <= reservation.start_s and (last_s is None or reservation.end_s <= last_s)
     return is_within and reservation.end_s - reservation.start_s == duration_s
