@@ -200,7 +200,8 @@ def cancel(arguments: argparse.Namespace) -> None:
 
 def trigger(arguments: argparse.Namespace) -> None:
     from outrider.cli.connection.client import printable_line
-    from outrider.service.answers import EventTaken, ReservationDetails
+    from outrider.service.answers import ReservationDetails
+    from outrider.service.answers.leases import EventTaken
 
     asking = session(arguments)
     what, path = "end" if arguments.end else "begin", f"/v1/reservations/{in_path(arguments.name)}"

@@ -8,14 +8,8 @@ from dataclasses import replace
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
-from outrider.service.answers import (
-    Answer,
-    Decision,
-    EventTaken,
-    ReservationList,
-    TransferList,
-    Trouble,
-)
+from outrider.service.answers import Answer, Decision, ReservationList, TransferList, Trouble
+from outrider.service.answers.leases import EventTaken
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.reservations.admission import Doubtful, Judged, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes

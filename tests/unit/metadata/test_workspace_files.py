@@ -214,7 +214,8 @@ deployment:
         ("duration: 2h30m", "duration: 3 parsecs", '"parsecs" in "3 parsecs" is not a unit of time'),
         ("duration: 2h30m", "duration: {h: 2}", "a mapping is not an amount"),
         ("duration: 2h30m", "duration: 20h1m", "finish_by: 20h1m from 2026-11-22T16:00:00+01:00 on do"),
-        ("  gpus: 1", "  preemptible: true", "deployment.preemptible: a reservation is never suspended"),
+        ("  gpus: 1", "  open_from: 16:00", "deployment.start: open_from says when it may start"),
+        ("  gpus: 1", "  ready_within: 60s", "deployment.ready_within: is for what waits for an event"),
         ("start: tomorrow 16:00", "start: 2027-03-28T02:30", "does not happen because clocks are changed"),
     ],
 )  # fmt: skip

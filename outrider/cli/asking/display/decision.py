@@ -16,7 +16,8 @@ from outrider.cli.asking.display.words import (
     short,
     slack_in_words,
 )
-from outrider.service.answers import Decision, ImageView, OpenWindow
+from outrider.service.answers import Decision, ImageView
+from outrider.service.answers.leases import OpenWindow
 
 WORKFLOWS = {
     "slurm": "sbatch --reservation={name} --nodes={nodes} SCRIPT",

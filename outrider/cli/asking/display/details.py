@@ -11,7 +11,8 @@ from outrider.cli.asking.display.decision import image_line, qsub_form, window_l
 from outrider.cli.asking.display.staging import staging_lines
 from outrider.cli.asking.display.terminal import Paint, facts
 from outrider.cli.asking.display.words import SHORT_DIGEST, When, money, nodes_in_words, slack_in_words
-from outrider.service.answers import OpenWindow, PlannedTransfer, Receipt, ReservationDetails
+from outrider.service.answers import PlannedTransfer, Receipt, ReservationDetails
+from outrider.service.answers.leases import OpenWindow
 
 MOST_TRANSFERS = 20
 _DIGEST = re.compile(rf"\b(sha256:[0-9a-f]{{{SHORT_DIGEST}}})[0-9a-f]{{{64 - SHORT_DIGEST}}}\b")

@@ -45,6 +45,9 @@ class Negotiation:
             if not request.is_plan:
                 self._offers.drop(wish.caller.uid)
             return decision
+        if wish.document.open is not None:
+            # Its start is not its own to choose.
+            return decision
         if not wish.caller.is_admin and self._site.refusals.is_full(wish.caller.uid):
             # To look for offers takes longer than to refuse, and nobody has as much of that as they like.
             return decision

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from outrider.service.answers import Decision, ImageView, OpenWindow, PlannedTransfer
-from outrider.service.answers.leases import Occurrence, Offer
+from outrider.service.answers import Decision, ImageView, PlannedTransfer
+from outrider.service.answers.leases import Occurrence, Offer, OpenWindow
 
 VERSION = 1
 NOT_KEPT = ("environment", "slots", "notes")

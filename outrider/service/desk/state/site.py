@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from outrider.core.images.pools import Lingering, Pools
 from outrider.core.links.links import ExclusiveLinks
-from outrider.core.model import LeaseOwner, Node, Reservation, Transfer
+from outrider.core.model import NOBODY, LeaseOwner, Node, Reservation, Transfer
 from outrider.core.reservations.book import Book, Shipping, Terms
 from outrider.core.restart.restore import Lost
 from outrider.core.restart.snapshot import KeptReservation, KeptTransfer, keep_done, keep_transfers
@@ -280,6 +280,7 @@ class Site:
         self, kept: KeptReservation, owner: ReservationOwner, document: Document, record: Record
     ) -> Live:
         """A new reservation, in memory and at the end of the event on the disk."""
+        kept = _as_written(kept)
         number, now_s, text = self.next_number, self.now_s, write_document(document)
         self.next_number += 1
         live = Live(
@@ -297,6 +298,7 @@ class Site:
             kept=record,
         )
         self._enter(live)
+        self._own(live)
 
         def write(promise: PromiseWrites) -> None:
             given = promise.add_reservation(kept, owner, now_s, document=text)
@@ -370,6 +372,7 @@ class Site:
         receipt: Record | None = None,
     ) -> None:
         """Change a reservation, in memory and at the end of the event on the disk."""
+        kept = None if kept is None else _as_written(kept)
         before = live.record
         after = before.state if state is None else state
         why = None if why is None else why[:MOST_REASON]
@@ -392,6 +395,7 @@ class Site:
             self._note_start(kept.reservation)
             self._hold(live, before.kept.reservation, times=-1)
             self._hold(live, kept.reservation)
+            self._own(live)
         if receipt is not None:
             live.kept = receipt
         now_s = self.now_s
@@ -422,6 +426,12 @@ class Site:
     def todo(self, effects: Iterable[Effect]) -> None:
         chosen = tuple(effects)
         self.write(lambda promise: promise.todo(*chosen))
+
+
+def _as_written(kept: KeptReservation) -> KeptReservation:
+    """A reservation as it is in the store: whose it is stands beside it there, in other columns."""
+    workspace = replace(kept.reservation.workspace, owner=NOBODY, may_yield=False)
+    return replace(kept, reservation=replace(kept.reservation, workspace=workspace))
 
 
 def _oldest_first(entry: Lingering, now_s: int) -> tuple[int, ...]:

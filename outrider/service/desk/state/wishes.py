@@ -42,6 +42,9 @@ class Wish:
 def wish_of(site: Site, policies: Policies, caller: Caller, request: Reserve) -> Wish | Trouble:
     """A request in the words of the core; the name it would be booked under is in it."""
     document = document_of(request, caller)
+    if document.open is not None and request.starts:
+        words = f"workspace {document.workspace} waits for an event and recurs: ask for one or the other"
+        return Trouble(code="invalid", message=words)
     if document.open is not None and not request.is_plan:
         document = replace(document, open=with_secret(document.open))
     name = f"{stem_of(document.workspace)}-{site.next_number}"

@@ -8,15 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from outrider.service.answers import (
-    Decision,
-    EventTaken,
-    Explanation,
-    LeaseDetails,
-    ReservationDetails,
-    ReservationList,
-)
-from outrider.service.answers.leases import LeaseList
+from outrider.service.answers import Decision, Explanation, LeaseDetails, ReservationDetails, ReservationList
+from outrider.service.answers.leases import EventTaken, LeaseList
 from outrider.service.requests import (
     Accept,
     Cancel,

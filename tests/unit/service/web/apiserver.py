@@ -20,7 +20,6 @@ from outrider.service.answers import (
     Decision,
     DecisionLine,
     DecisionList,
-    EventTaken,
     Explanation,
     ImageList,
     ImageView,
@@ -42,7 +41,7 @@ from outrider.service.answers import (
     Trouble,
     Verdict,
 )
-from outrider.service.answers.leases import LeaseList, LeaseView, Report, ReportLine
+from outrider.service.answers.leases import EventTaken, LeaseList, LeaseView, Report, ReportLine
 from outrider.service.front import (
     Administrators,
     BackedUp,

@@ -11,7 +11,8 @@ import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, Submission
-from outrider.service.answers import Answer, Decision, EventTaken, ReservationDetails, Trouble
+from outrider.service.answers import Answer, Decision, ReservationDetails, Trouble
+from outrider.service.answers.leases import EventTaken
 from outrider.service.requests import Modify, SignedCall, Trigger
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, reserve, show, wanted
