@@ -115,7 +115,13 @@ class Front(Protocol):
         """The desk's answer, once it is on disk. Raises Busy if the desk has too much to do."""
 
     def resolve(
-        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+        self,
+        uri: str,
+        digest: str,
+        is_private: bool,
+        uid: int,
+        gids: tuple[int, ...],
+        image_format: str = "",
     ) -> Future[FoundImage]:
         """What is at a URI; the Future raises ImageTrouble. Raises Busy."""
 

@@ -259,6 +259,8 @@ class ResolveImage:
     digest: str
     is_private: bool
     uid: int
+    format: str = ""
+    """What a container image is to be made into; empty: what the site makes of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -314,7 +316,8 @@ class ImageTrouble(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unread:
-    """A file that has to be read to its end before anything is known of it, which may take long.
+    """A file that has to be read to its end before anything is known of it, or an image that has to be
+    converted, which may take long.
 
     `read` does so for as long as the function that it is given says that it is wanted, and raises
     ImageTrouble. `close` has to be called, whether it was read or not.
@@ -324,9 +327,10 @@ class Unread:
     close: Callable[[], None]
 
 
-Resolve = Callable[[str, str, bool, int, tuple[int, ...]], FoundImage | Unread]
-"""From a URI, the digest the user gave (or nothing), whether it is private, and the user's number
-and groups to what is there. Raises ImageTrouble, also when the user may not read it."""
+Resolve = Callable[[str, str, bool, int, tuple[int, ...], str], FoundImage | Unread]
+"""From a URI, the digest the user gave (or nothing), whether it is private, the user's number and groups,
+and the format that is wanted (or nothing) to what is there. Raises ImageTrouble, also when the user may not
+read it."""
 
 
 Sign = Callable[[str, int, str, int], str]
@@ -343,6 +347,7 @@ class Promised:
     def __init__(self) -> None:
         self._ask: Callable[[str], str | None] | None = None
         self._ask_job: Callable[[str], str | None] | None = None
+        self._ask_needed: Callable[[], frozenset[str] | None] | None = None
 
     def learn(self, ask: Callable[[str], str | None]) -> None:
         """From now on `ask` is asked for the digest that a reservation was promised."""
@@ -351,6 +356,14 @@ class Promised:
     def learn_jobs(self, ask: Callable[[str], str | None]) -> None:
         """From now on `ask` is asked for the digest of the image that a job without one names."""
         self._ask_job = ask
+
+    def learn_needed(self, ask: Callable[[], frozenset[str] | None]) -> None:
+        """From now on `ask` is asked for the digests of all images that somebody was promised."""
+        self._ask_needed = ask
+
+    def needed_digests(self) -> frozenset[str] | None:
+        """The digests of all images that somebody was promised; None if nobody knows."""
+        return None if self._ask_needed is None else self._ask_needed()
 
     def job(self, key: str) -> str:
         """The digest of a job's image; empty if nobody knows it yet."""

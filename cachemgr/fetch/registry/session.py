@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from cachemgr.base.clock import Clock
-    from cachemgr.fetch.registry.manifests import Blob
+    from cachemgr.fetch.registry.manifests import Blob, Container
     from cachemgr.fetch.registry.references import Reference
     from cachemgr.fetch.sources.web import AnyBody
 
@@ -68,6 +68,14 @@ class FoundBlob:
     manifest: str
 
 
+@dataclass(frozen=True)
+class FoundContainer:
+    """A container image, whose layers somebody has to put together."""
+
+    container: Container
+    manifest: str
+
+
 class Session:
     """One user's questions about one reference, with the token that was given for them."""
 
@@ -84,12 +92,21 @@ class Session:
         self._base = Location(scheme, "/", host=reference.api_host, port=reference.port)
 
     def look(self, timeout_s: float) -> FoundBlob:
-        """The blob that is the image. A registry that is busy is asked again for as long as there is time."""
+        """The blob that is the image; a container's layers are refused."""
+        found = self.find(timeout_s)
+        if isinstance(found, FoundContainer):
+            raise manifests.not_one_file(self.reference, found.container)
+        return found
+
+    def find(self, timeout_s: float) -> FoundBlob | FoundContainer:
+        """What the reference stands for. A registry that is busy is asked again while there is time."""
         until_s = self._clock.monotonic_s() + timeout_s
         wanted = self.reference.wanted
         for _ in range(MOST_MANIFESTS):
             body, digest = self._patiently(partial(self._manifest, wanted), wanted, until_s)
             found = manifests.read(body, self.reference, self._settings.platform)
+            if isinstance(found, manifests.Container):
+                return FoundContainer(found, digest)
             if not isinstance(found, manifests.Inner):
                 return FoundBlob(found, digest)
             wanted = found.digest

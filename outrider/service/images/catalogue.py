@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from outrider.service.ports import FoundImage, ImageTrouble, Readers
@@ -26,13 +26,21 @@ class CatalogueImage:
 class Catalogue:
     """Names and what they stand for. What is not an address is looked for here."""
 
-    def __init__(self, images: Iterable[CatalogueImage] = ()) -> None:
+    def __init__(
+        self, images: Iterable[CatalogueImage] = (), made: Callable[[str], str | None] = lambda digest: None
+    ) -> None:
+        """`made` tells where nodes fetch what the service itself has made, by its digest."""
+        self._made = made
         self._images = {image.name: image for image in sorted(images, key=lambda image: image.name)}
 
     def source_of(self, uri: str) -> str:
         """Where the bytes of an image are that a workspace names so."""
         found = self._images.get(uri)
         return uri if found is None else found.uri
+
+    def made(self, digest: str) -> str | None:
+        """Where an image is that the service has made; None of all others."""
+        return self._made(digest)
 
     def readers_of(self, uri: str) -> Readers | None:
         """For whom a private image of the catalogue is."""

@@ -295,10 +295,14 @@ class _OrdersOfACall:
         """The same with addresses in the place of names of the site's catalogue: an administrator may
         move an image without touching what was promised, since its digest stays."""
         names = self._catalogue
+        made = names.made(order.digest)
+        sources = order.sources if made is None or order.sources else (order.uri,)
         return replace(
             order,
             uri=names.source_of(order.uri),
-            sources=tuple(names.source_of(each) if isinstance(each, str) else each for each in order.sources),
+            sources=tuple(
+                each if not isinstance(each, str) else made or names.source_of(each) for each in sources
+            ),
             readers=order.readers or names.readers_of(order.uri),
         )
 

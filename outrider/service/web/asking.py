@@ -90,7 +90,9 @@ class Asker:
 
     async def resolve(self, caller: Caller, image: ImageSection) -> FoundImage:
         """What is at the address of a workspace's image."""
-        resolved = self.front.resolve(image.uri, image.digest or "", image.private, caller.uid, caller.gids)
+        resolved = self.front.resolve(
+            image.uri, image.digest or "", image.private, caller.uid, caller.gids, image.format or ""
+        )
         try:
             found = await self.wait_for(resolved)
         except ImageTrouble as error:

@@ -97,9 +97,15 @@ class Reception:
         return self._loop.ask(caller, request)
 
     def resolve(
-        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+        self,
+        uri: str,
+        digest: str,
+        is_private: bool,
+        uid: int,
+        gids: tuple[int, ...],
+        image_format: str = "",
     ) -> Future[FoundImage]:
-        return self._workers.resolve(uri, digest, is_private, uid, gids)
+        return self._workers.resolve(uri, digest, is_private, uid, gids, image_format)
 
     def submit(self, caller: Caller, submission: Submit) -> Future[str]:
         """Hand a job over, once for each key."""

@@ -25,6 +25,7 @@ from outrider.service.daemon.life import Providers
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.threads.loop import DeskLike
 from outrider.service.daemon.world.cluster import CLUSTERS, ClusterBackend, make_cluster
+from outrider.service.daemon.world.workshop import Workshop
 from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk
 from outrider.service.images import Catalogue, CatalogueImage, Hashes, Resolver, opener
@@ -67,17 +68,20 @@ def make_backend(
 ) -> VirtualBackend | ClusterBackend:
     """The world that the configuration names. Raises InputError or BackendError; nothing runs yet."""
     clock = _steady_clock(config)
-    catalogue = catalogue_of(config)
+    promised = Promised()
+    workshop = Workshop(config, clock, log, promised)
+    catalogue = catalogue_of(config, workshop.source_of)
     drop_drafts(RealDisk(), os.path.realpath(config.state))
     ceiling = Ceiling(config.limits.image_bytes, config.pools.size_bytes)
-    resolver = _resolver(config, catalogue, ceiling, clock)
-    promised = Promised()
+    resolver = _resolver(config, catalogue, ceiling, clock, workshop)
     if config.backend.kind in CLUSTERS:
-        return make_cluster(config.backend, catalogue, resolver, promised, log, ceiling, clock)
-    return _virtual(config, clock, catalogue, resolver, promised, log, environment, ceiling)
+        return make_cluster(config.backend, catalogue, resolver, promised, log, ceiling, clock, workshop)
+    return _virtual(config, clock, catalogue, resolver, promised, log, environment, ceiling, workshop)
 
 
-def _resolver(config: Config, catalogue: Catalogue, ceiling: Ceiling, clock: SteadyClock) -> Resolver:
+def _resolver(
+    config: Config, catalogue: Catalogue, ceiling: Ceiling, clock: SteadyClock, workshop: Workshop
+) -> Resolver:
     hashes = Hashes(
         Path(config.state) / "hashes.json",
         clock,
@@ -94,6 +98,7 @@ def _resolver(config: Config, catalogue: Catalogue, ceiling: Ceiling, clock: Ste
         ),
         most_bytes=ceiling,
         limit_s=config.timings.lookup_s,
+        converter=workshop.converter,
     )
 
 
@@ -117,6 +122,7 @@ def _virtual(
     log: TracingLog,
     environment: Mapping[str, str],
     ceiling: Ceiling,
+    workshop: Workshop,
 ) -> VirtualBackend:
     section = config.backend
     folder = Path(config.backend_folder)
@@ -149,7 +155,7 @@ def _virtual(
         promised=promised,
         ceiling=ceiling,
     )
-    return VirtualBackend(nodes, rms, world)
+    return VirtualBackend(nodes, rms, world, workshop)
 
 
 def _batch_system(
@@ -178,7 +184,10 @@ def _batch_system(
 class VirtualBackend:
     """Nodes with real pools on this machine, and a batch system in this process."""
 
-    def __init__(self, nodes: EmbeddedNodes, rms: EmbeddedSystem | Twin, world: World) -> None:
+    def __init__(
+        self, nodes: EmbeddedNodes, rms: EmbeddedSystem | Twin, world: World, workshop: Workshop
+    ) -> None:
+        self._workshop = workshop
         self._nodes = nodes
         self._rms = rms
         self._world = world
@@ -188,6 +197,7 @@ class VirtualBackend:
         return self._world
 
     def start(self) -> None:
+        self._workshop.start(())
         try:
             self._nodes.start()
         except EmbeddedError as error:
@@ -197,14 +207,15 @@ class VirtualBackend:
 
     def stop(self) -> None:
         """End the nodes' daemons. Jobs go on, and the next service finds them."""
+        self._workshop.stop()
         if isinstance(self._rms, EmbeddedSystem):
             self._rms.stop()
         self._nodes.stop()
 
 
-def catalogue_of(config: Config) -> Catalogue:
+def catalogue_of(config: Config, made: Callable[[str], str | None] = lambda digest: None) -> Catalogue:
     """The site's images, with the numbers of those who may use them. Raises InputError."""
-    return Catalogue(
+    images = (
         CatalogueImage(
             name=name,
             uri=image.uri,
@@ -215,6 +226,7 @@ def catalogue_of(config: Config) -> Catalogue:
         )
         for name, image in config.images.items()
     )
+    return Catalogue(images, made)
 
 
 def _readers(name: str, image: NamedImageSection) -> Readers | None:

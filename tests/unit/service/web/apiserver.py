@@ -241,7 +241,7 @@ class ScriptedFront:
         return self._given(self.answers[type(request).__name__])
 
     def resolve(
-        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...], image_format: str = ""
     ) -> Future[FoundImage]:
         self.resolved.append((uri, digest, is_private, uid, gids))
         return self._given(self.found)
