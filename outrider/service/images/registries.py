@@ -12,8 +12,8 @@ from cachemgr.fetch.registry.references import SCHEMES, Reference, read_referenc
 from cachemgr.fetch.registry.session import FoundBlob, FoundContainer, RegistrySettings, Session
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.uris import Location
-from outrider.service.containers.converter import Converter
-from outrider.service.containers.made import MadeImage
+from outrider.service.images.containers.converter import Converter
+from outrider.service.images.containers.made import MadeImage
 from outrider.service.images.web import LOOK_S
 from outrider.service.ports import FoundImage, ImageTrouble, Unread
 

@@ -18,9 +18,9 @@ from cachemgr.fetch.registry.session import RegistrySettings
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.uris import Location, parse
 from cachemgr.instances.formats import HEAD_BYTES, admitted
-from outrider.service.containers.converter import Converter
 from outrider.service.images import registries, web
 from outrider.service.images.catalogue import Catalogue
+from outrider.service.images.containers.converter import Converter
 from outrider.service.images.hashing import Hashes
 from outrider.service.images.opening import NOBODY, OpenAs
 from outrider.service.ports import FoundImage, ImageTrouble, Unread

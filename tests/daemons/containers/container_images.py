@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.fetch.registry.session import RegistrySettings
-from outrider.service.containers.conversion import Means
-from outrider.service.containers.converter import Converter
-from outrider.service.containers.made import MadeImages
 from outrider.service.images import Hashes, Resolver, opener
+from outrider.service.images.containers.conversion import Means
+from outrider.service.images.containers.converter import Converter
+from outrider.service.images.containers.made import MadeImages
 from outrider.service.ports import FoundImage, ImageTrouble, Unread
 from tests.daemons.registries.registry_server import CONFIG, MANIFEST, Registry, digest_of
 

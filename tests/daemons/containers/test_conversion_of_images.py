@@ -8,7 +8,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from outrider.service.containers import sif
+from outrider.service.images.containers import sif
 from outrider.service.ports import FoundImage, Unread
 from tests.daemons.containers.container_images import (
     DEVICE,

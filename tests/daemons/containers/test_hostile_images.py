@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr.fetch.sources.wire import ResponseBody
-from outrider.service.containers import layers as fetching
+from outrider.service.images.containers import layers as fetching
 from tests.daemons.containers.container_images import (
     FOLDER,
     FOREIGN,

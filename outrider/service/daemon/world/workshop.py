@@ -7,11 +7,11 @@ from pathlib import Path
 
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import BadRequest
-from outrider.service.containers.conversion import Means
-from outrider.service.containers.converter import Converter
-from outrider.service.containers.made import MadeImages
 from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.errors import BackendError
+from outrider.service.images.containers.conversion import Means
+from outrider.service.images.containers.converter import Converter
+from outrider.service.images.containers.made import MadeImages
 from outrider.service.meter import Log
 from outrider.service.nodes.headrelay import HeadRelay
 from outrider.service.ports import Promised

@@ -11,8 +11,8 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from outrider.service.containers.faults import ConversionFault
-from outrider.service.containers.tree import Tree
+from outrider.service.images.containers.faults import ConversionFault
+from outrider.service.images.containers.tree import Tree
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MOST_VARIABLES = 1_000

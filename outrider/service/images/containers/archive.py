@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from outrider.service.containers.faults import ConversionFault
+from outrider.service.images.containers.faults import ConversionFault
 
 BLOCK = 512
 MOST_HEADER_BYTES = 1 << 20

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from outrider.service.containers.archive import MOST_DEPTH, Entry, parts_of
-from outrider.service.containers.faults import ConversionFault
+from outrider.service.images.containers.archive import MOST_DEPTH, Entry, parts_of
+from outrider.service.images.containers.faults import ConversionFault
 
 MOST_NODES = 1_000_000
 """Files, folders and links of an image; each takes half a kilobyte of memory."""

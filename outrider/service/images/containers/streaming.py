@@ -10,8 +10,8 @@ import tarfile
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from outrider.service.containers.archive import Archive, Stream
-from outrider.service.containers.tree import Content, Tree
+from outrider.service.images.containers.archive import Archive, Stream
+from outrider.service.images.containers.tree import Content, Tree
 
 COPY_BYTES = 1 << 20
 

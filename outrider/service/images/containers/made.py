@@ -21,7 +21,7 @@ from cachemgr.base.clock import WallClock
 from cachemgr.base.disk import RealDisk, replace_file
 from cachemgr.base.ownfolder import OwnFolder
 from cachemgr.base.sizes import in_words
-from outrider.service.containers.faults import ConversionFault
+from outrider.service.images.containers.faults import ConversionFault
 
 PURPOSE = "conversions"
 VERSION = 1

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from cachemgr.base.shares import Shares
 from cachemgr.fetch.registry.manifests import Container
-from outrider.service.containers.conversion import Means, Telling, convert, ids_of, tool_of
-from outrider.service.containers.faults import ConversionFault
-from outrider.service.containers.layers import BlobSource
-from outrider.service.containers.made import MadeImage, Recipe
+from outrider.service.images.containers.conversion import Means, Telling, convert, ids_of, tool_of
+from outrider.service.images.containers.faults import ConversionFault
+from outrider.service.images.containers.layers import BlobSource
+from outrider.service.images.containers.made import MadeImage, Recipe
 from outrider.service.meter import Log
 from outrider.service.ports import ImageTrouble
 from outrider.service.turns import Turns

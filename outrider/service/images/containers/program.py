@@ -23,12 +23,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from cachemgr.base.clock import SystemClock
-from outrider.service.containers import sif
-from outrider.service.containers.archive import Archive
-from outrider.service.containers.faults import ConversionFault
-from outrider.service.containers.settings import add_settings, read_settings
-from outrider.service.containers.streaming import newest_s, unpacked_bytes, write_archive
-from outrider.service.containers.tree import Tree
+from outrider.service.images.containers import sif
+from outrider.service.images.containers.archive import Archive
+from outrider.service.images.containers.faults import ConversionFault
+from outrider.service.images.containers.settings import add_settings, read_settings
+from outrider.service.images.containers.streaming import newest_s, unpacked_bytes, write_archive
+from outrider.service.images.containers.tree import Tree
 
 BLOCK = 1 << 20
 PIECE = 1 << 18

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from cachemgr.base.clock import Clock
 from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.registry.manifests import Blob
-from outrider.service.containers.faults import ConversionFault
+from outrider.service.images.containers.faults import ConversionFault
 
 if TYPE_CHECKING:
     from cachemgr.fetch.sources.web import AnyBody

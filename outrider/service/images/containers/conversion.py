@@ -20,9 +20,9 @@ from pathlib import Path
 from cachemgr.base.clock import Clock
 from cachemgr.base.sizes import in_words
 from cachemgr.fetch.registry.manifests import Blob, Container
-from outrider.service.containers.faults import ConversionFault
-from outrider.service.containers.layers import BlobSource, bring
-from outrider.service.containers.made import MadeImage, MadeImages, Recipe, digest_of
+from outrider.service.images.containers.faults import ConversionFault
+from outrider.service.images.containers.layers import BlobSource, bring
+from outrider.service.images.containers.made import MadeImage, MadeImages, Recipe, digest_of
 
 MOST_CONFIG_BYTES = 8 << 20
 MOST_LINE_BYTES = 1 << 16
@@ -172,7 +172,7 @@ def _run(
 
 def _started(files: Sequence[int], folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-I", "-m", "outrider.service.containers.program"],
+        [sys.executable, "-I", "-m", "outrider.service.images.containers.program"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
