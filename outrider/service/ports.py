@@ -338,6 +338,30 @@ Sign = Callable[[str, int, str, int], str]
 an expiry to the ticket with which its nodes hand the image out."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Login:
+    """What may be shown of a user's login at a registry. Without a `user` it cannot be read any more."""
+
+    host: str
+    user: str
+    since_s: int
+
+
+class LoginFault(Exception):
+    """The login cannot be kept or used; the message says why and what would help."""
+
+
+class LoginBook(Protocol):
+    """Users' logins at registries. Every method may raise LoginFault; `add` asks the registry."""
+
+    def add(self, uid: int, host: str, user: str, password: str) -> Login: ...
+
+    def drop(self, uid: int, host: str) -> bool:
+        """Whether there was one."""
+
+    def of(self, uid: int) -> tuple[Login, ...]: ...
+
+
 class Promised:
     """Which image a reservation or a job was promised: known once somebody who knows has been named.
 
@@ -411,3 +435,5 @@ class World:
     """None: jobs carry no tickets."""
     ceiling: Ceiling | None = None
     """Told of what nodes report."""
+    logins: LoginBook | None = None
+    """None: users cannot log in at registries."""

@@ -398,6 +398,8 @@ def _present(
         access.prove(node, caller, image, origins[0])
         if not wanted.dry_run:
             image = access.allow(node, image, {caller.uid})
+    elif caller.is_privileged and wanted.readers and not (wanted.dry_run or image.readers.is_public):
+        image = access.allow(node, image, set(wanted.readers.uids))
     if wanted.size_bytes not in (None, image.size_bytes):
         raise BadRequest(f"image {image.short} has {image.size_bytes} bytes, not {wanted.size_bytes}")
     if wanted.dry_run:

@@ -58,6 +58,8 @@ class RegistrySettings:
     plain_hosts: frozenset[str] = frozenset()
     platform: str = PLATFORM
     credentials: Credentials = nobody
+    # Whether a name and a password go to `plain_hosts`, too, where anybody on the way can read them.
+    allows_plain_logins: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,17 @@ class Session:
                 return FoundBlob(found, digest)
             wanted = found.digest
         raise SourceFault(f"{self.reference} has an index in an index: name one of them", is_final=True)
+
+    def enter(self, timeout_s: float) -> None:
+        """Whether the registry lets in whoever asks; a `SourceFault` says why not."""
+        until_s = self._clock.monotonic_s() + timeout_s
+
+        def ask(left_s: float) -> None:
+            head, body = self._source("/v2/").request("GET", {}, left_s)
+            body.close()
+            refuse(head)
+
+        self._patiently(ask, "/v2/", until_s)
 
     def size_of(self, digest: str, timeout_s: float) -> int:
         """The size of a blob that is known by its digest."""
@@ -188,7 +201,7 @@ class Session:
 
     def _secret_for(self, demanded: Unauthorized, until_s: float) -> dict[str, str]:
         demand = read_demand(demanded.challenge)
-        known = self._settings.credentials(self.reference)
+        known = self._known()
         own = {} if known is None else {"Authorization": basic(*known)}
         if demand is None or (not demand.realm and not own):
             raise demanded
@@ -204,6 +217,8 @@ class Session:
             raise SourceFault(
                 "the registry names a server of tokens that is not an http address", is_final=True
             )
+        if location.scheme == "http" and not self._settings.allows_plain_logins:
+            own = {}
         source = WebSource(location, self._web, self._clock, terms=self._terms(own))
         try:
             head, body = source.request("GET", {}, self._left_s(until_s))
@@ -222,6 +237,13 @@ class Session:
                 status=fault.status if fault.status in PASSING else None,
             ) from fault
         return {"Authorization": f"Bearer {read_token(data)}"}
+
+    def _known(self) -> tuple[str, str] | None:
+        """The name and the password; none for a registry where others could read them on the way."""
+        settings = self._settings
+        if self.reference.address in settings.plain_hosts and not settings.allows_plain_logins:
+            return None
+        return settings.credentials(self.reference)
 
     def _in_words(self, fault: SourceFault, wanted: str) -> SourceFault:
         name, words = self.reference.repository, ""

@@ -22,6 +22,7 @@ from outrider.service.images import registries, web
 from outrider.service.images.catalogue import Catalogue
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.hashing import Hashes
+from outrider.service.images.logins import Logins
 from outrider.service.images.opening import NOBODY, OpenAs
 from outrider.service.ports import FoundImage, ImageTrouble, Unread
 
@@ -37,6 +38,7 @@ class Means:
     clock: Clock
     limit_s: float
     converter: Converter | None = None
+    logins: Logins | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +60,17 @@ def _web(location: Location, asked: Asked, means: Means) -> FoundImage:
 
 
 def _registry(location: Location, asked: Asked, means: Means) -> FoundImage | Unread:
-    return registries.look(
-        location,
-        means.registries,
-        means.web,
-        means.clock,
-        means.limit_s,
+    entrance = registries.Entrance(
+        settings=means.registries,
+        web=means.web,
+        clock=means.clock,
+        limit_s=means.limit_s,
         converter=means.converter,
+        logins=means.logins,
         uid=asked.uid,
-        image_format=asked.format,
+        is_private=asked.is_private,
     )
+    return registries.look(location, entrance, asked.format)
 
 
 LOOKS: dict[str, Look] = {"http": _web, "https": _web, **dict.fromkeys(registries.SCHEMES, _registry)}
@@ -89,12 +92,15 @@ class Resolver:
         most_bytes: Callable[[], int] = lambda: MOST_IMAGE_BYTES,
         limit_s: float = web.LOOK_S,
         converter: Converter | None = None,
+        logins: Logins | None = None,
     ) -> None:
         self._open_as = open_as
         self._hashes = hashes
         # Never the site's netrc file: its passwords are not for whoever may name an address.
         web_settings = web_settings or WebSettings()
-        self._means = Means(web_settings, registry_settings or RegistrySettings(), clock, limit_s, converter)
+        self._means = Means(
+            web_settings, registry_settings or RegistrySettings(), clock, limit_s, converter, logins
+        )
         self._catalogue = catalogue or Catalogue()
         self._most_bytes = most_bytes
         if web_settings.netrc_file is not None:

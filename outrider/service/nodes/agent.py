@@ -33,6 +33,7 @@ from cachemgr.protocol import (
     PoolStats,
     PromisedRoom,
     PromiseRequest,
+    Readers,
     ReleaseRequest,
     ShownImage,
     TransferChange,
@@ -388,6 +389,19 @@ class _OrdersOfACall:
         if image.readers is None:
             raise NodeTrouble(f"node {self._node} does not say who may read an image", is_away=False)
         known = {0, image.owner_uid, *image.readers.uids, *joined}
+        made = self._catalogue.made(order.digest)
+        missing = tuple(sorted(set(order.readers.uids) - known))
+        if made is not None and missing:
+            # The head has it, and has asked the registry in each of these users' names.
+            allowed = AddRequest(
+                uri=order.uri,
+                digest=order.digest,
+                size_bytes=order.size_bytes,
+                sources=(made,),
+                readers=Readers(uids=missing),
+            )
+            self._asking.send("add", allowed)
+            return OrderResult(order=order)
         for uid in sorted(set(order.readers.uids) - known):
             wanted = AddRequest(
                 uri=order.uri, digest=order.digest, size_bytes=order.size_bytes, uid=uid, private=True

@@ -16,6 +16,7 @@ from outrider.service.images import Hashes, Resolver, opener
 from outrider.service.images.containers.conversion import Means
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.containers.made import MadeImages
+from outrider.service.images.logins import Logins
 from outrider.service.ports import FoundImage, ImageTrouble, Unread
 from tests.daemons.registries.registry_server import CONFIG, MANIFEST, Registry, digest_of
 
@@ -94,6 +95,7 @@ class Head:
         patience_s: int = 120,
         wait_s: float = 120,
         settings: RegistrySettings | None = None,
+        logins: Logins | None = None,
     ) -> None:
         self.made = MadeImages(folder, most_bytes, CLOCK)
         self.made.prepare()
@@ -105,6 +107,7 @@ class Head:
             clock=CLOCK,
             registry_settings=settings or RegistrySettings(frozenset(plain)),
             converter=self.converter,
+            logins=logins,
             limit_s=20,
         )
 

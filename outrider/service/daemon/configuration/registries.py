@@ -23,6 +23,14 @@ class RegistriesSection(Section):
     platform: Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9]+)?$", max_length=64)] = Field(
         PLATFORM, description="which of an index's images is meant"
     )
+    login_key: Path = Field(
+        "/etc/outrider/logins.key",
+        description="the key with which users' logins are sealed; made by the first login if it is not there",
+    )
+    plain_logins: bool = Field(
+        False,
+        description="whether passwords go to registries without TLS, too: anybody on the way reads them",
+    )
 
 
 class ConversionsSection(Section):

@@ -32,6 +32,7 @@ from outrider.service.ports import (
     DropLookup,
     FoundImage,
     ImageTrouble,
+    LoginBook,
     Look,
     NodeReport,
     NodeTrouble,
@@ -153,6 +154,10 @@ class Workers:
         )
         self._lookups.ask(question, done)
         return future
+
+    @property
+    def logins(self) -> LoginBook | None:
+        return self._world.logins
 
     def with_rms(self, function: Callable[[BatchSystem], T], uid: int) -> Future[T]:
         """Let something be asked of the batch system in its turn. Raises Busy; the future, RmsError."""

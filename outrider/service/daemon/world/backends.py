@@ -12,7 +12,6 @@ from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk, drop_drafts
 from cachemgr.base.steady import SteadyClock
-from cachemgr.fetch.registry.session import RegistrySettings
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.external import ask, program_runner
 from outrider.metadata.policies import Policies
@@ -93,12 +92,11 @@ def _resolver(
         hashes=hashes,
         clock=clock,
         catalogue=catalogue,
-        registry_settings=RegistrySettings(
-            frozenset(config.registries.plain_http), config.registries.platform
-        ),
+        registry_settings=workshop.registries,
         most_bytes=ceiling,
         limit_s=config.timings.lookup_s,
         converter=workshop.converter,
+        logins=workshop.logins,
     )
 
 
@@ -154,6 +152,7 @@ def _virtual(
         resolve=resolver,
         promised=promised,
         ceiling=ceiling,
+        logins=workshop.logins,
     )
     return VirtualBackend(nodes, rms, world, workshop)
 

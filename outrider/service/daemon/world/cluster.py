@@ -88,6 +88,7 @@ def make_cluster(
         promised=promised,
         sign=signer(keys[0]),
         ceiling=ceiling,
+        logins=workshop.logins,
     )
     return ClusterBackend(nodes, world, workshop, keys)
 

@@ -7,11 +7,14 @@ from pathlib import Path
 
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import BadRequest
+from cachemgr.fetch.registry.session import RegistrySettings
+from cachemgr.fetch.sources.connect import WebSettings
 from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.errors import BackendError
 from outrider.service.images.containers.conversion import Means
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.containers.made import MadeImages
+from outrider.service.images.logins import Logins, checker
 from outrider.service.meter import Log
 from outrider.service.nodes.headrelay import HeadRelay
 from outrider.service.ports import Promised
@@ -27,6 +30,17 @@ class Workshop:
         self._clock = clock
         self._log = log
         self._relay: HeadRelay | None = None
+        self.registries = RegistrySettings(
+            frozenset(config.registries.plain_http),
+            config.registries.platform,
+            allows_plain_logins=config.registries.plain_logins,
+        )
+        self.logins = Logins(
+            Path(config.state) / "logins.json",
+            Path(config.registries.login_key),
+            clock,
+            checker(self.registries, WebSettings(), clock),
+        )
         self._made = MadeImages(
             Path(config.conversions_folder), section.size_bytes, clock, promised.needed_digests
         )

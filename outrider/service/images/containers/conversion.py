@@ -29,6 +29,8 @@ MOST_LINE_BYTES = 1 << 16
 LOOK_S = 0.5
 SAFE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MAKER = "sqfstar"
+AS_IT_IS = "as it is"
+"""The format of what is not converted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,6 +101,8 @@ def convert(
     try:
         # What is made is rarely larger than what it is made of, which is packed as well.
         means.made.reserve(owner, 2 * layers_bytes + (1 << 20))
+        if recipe.format == AS_IT_IS:
+            return _kept_as_it_is(container, recipe, source, means, telling, is_wanted)
         config = _brought(container.config, recipe.scope, source, means, lambda count: None, is_wanted)
         if container.config.size_bytes > MOST_CONFIG_BYTES:
             raise ConversionFault("the image's configuration is too large: push it anew")
@@ -114,6 +118,20 @@ def convert(
     finally:
         means.made.release(owner)
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _kept_as_it_is(
+    container: Container,
+    recipe: Recipe,
+    source: BlobSource,
+    means: Means,
+    telling: Telling,
+    is_wanted: Callable[[], bool],
+) -> MadeImage:
+    """One file that nodes may not fetch themselves is only brought."""
+    (blob,) = container.layers
+    path = _brought(blob, recipe.scope, source, means, telling.fetched, is_wanted)
+    return means.made.keep(recipe, path, blob.digest)
 
 
 def _brought(

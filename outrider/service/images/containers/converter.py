@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from cachemgr.base.shares import Shares
 from cachemgr.fetch.registry.manifests import Container
-from outrider.service.images.containers.conversion import Means, Telling, convert, ids_of, tool_of
+from outrider.service.images.containers.conversion import AS_IT_IS, Means, Telling, convert, ids_of, tool_of
 from outrider.service.images.containers.faults import ConversionFault
 from outrider.service.images.containers.layers import BlobSource
 from outrider.service.images.containers.made import MadeImage, Recipe
@@ -101,8 +101,9 @@ class Converter:
         while is_wanted() and clock.monotonic_s() < until_s and not job.ended.wait(LOOK_S):
             pass
         if not job.ended.is_set():
+            what = "brought to the head" if recipe.format == AS_IT_IS else f"converted to {recipe.format}"
             raise ImageTrouble(
-                f"the image {name} is being converted to {recipe.format}, and nothing is planned before "
+                f"the image {name} is being {what}, and nothing is planned before "
                 "its size "
                 f"is known: {job.telling}; ask again"
             )
@@ -146,7 +147,7 @@ class Converter:
         began_s = self._means.clock.monotonic_s()
         self._log.info("conversion begins", image=job.name, format=job.recipe.format, uid=job.uid)
         try:
-            means = self._with_ids()
+            means = self._means if job.recipe.format == AS_IT_IS else self._with_ids()
             job.result = self.find(job.recipe) or convert(
                 job.container, job.recipe, job.source, means, job.telling, lambda: not self._is_closed
             )
