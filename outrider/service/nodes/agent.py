@@ -296,7 +296,7 @@ class _OrdersOfACall:
         """The same with addresses in the place of names of the site's catalogue: an administrator may
         move an image without touching what was promised, since its digest stays."""
         names = self._catalogue
-        made = names.made(order.digest)
+        made = names.made(order.uri, order.digest)
         sources = order.sources if made is None or order.sources else (order.uri,)
         return replace(
             order,
@@ -389,7 +389,7 @@ class _OrdersOfACall:
         if image.readers is None:
             raise NodeTrouble(f"node {self._node} does not say who may read an image", is_away=False)
         known = {0, image.owner_uid, *image.readers.uids, *joined}
-        made = self._catalogue.made(order.digest)
+        made = self._catalogue.made(order.uri, order.digest)
         missing = tuple(sorted(set(order.readers.uids) - known))
         if made is not None and missing:
             # The head has it, and has asked the registry in each of these users' names.
@@ -399,6 +399,7 @@ class _OrdersOfACall:
                 size_bytes=order.size_bytes,
                 sources=(made,),
                 readers=Readers(uids=missing),
+                vouched=True,
             )
             self._asking.send("add", allowed)
             return OrderResult(order=order)

@@ -112,6 +112,19 @@ def test_manifest_of_a_private_image_gives_nobody_else_what_was_made_of_it(
     assert all("-" in path.name for path in (closed.head.made.folder / "layers").iterdir())
 
 
+def test_digest_of_a_private_image_gives_nobody_its_content(closed: Closed) -> None:
+    """Whoever names the digest at an address of their own, which may say of itself what it likes."""
+    closed.logins.add(ADA, closed.registry.address, "ada", PASSWORD)
+    made = closed.head.ask(closed.uri("layers"), is_private=True)
+    manifest, repository = made.uri.rpartition("@")[2], f"{closed.registry.address}/team/layers"
+
+    assert closed.head.made.path_for(made.digest, manifest, repository) == closed.head.path(made)
+    assert closed.head.made.path_for(made.digest, manifest, "evil.example.org/team/layers") is None
+    assert closed.head.made.path_for(made.digest, digest_of(b"another"), repository) is None
+    again = Head(closed.path.parent / "conversions")
+    assert again.made.path_for(made.digest, manifest, repository) == closed.head.path(made)
+
+
 def test_password_is_nowhere_but_sealed(closed: Closed) -> None:
     closed.logins.add(ADA, closed.registry.address, "ada", PASSWORD)
     closed.head.ask(closed.uri("layers"), is_private=True)

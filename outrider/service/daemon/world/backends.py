@@ -28,6 +28,7 @@ from outrider.service.daemon.world.workshop import Workshop
 from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk
 from outrider.service.images import Catalogue, CatalogueImage, Hashes, Resolver, opener
+from outrider.service.images.catalogue import Made
 from outrider.service.meter import Meter
 from outrider.service.nodes.embedded import EmbeddedNodes
 from outrider.service.nodes.hooks import PoolHooks
@@ -212,7 +213,7 @@ class VirtualBackend:
         self._nodes.stop()
 
 
-def catalogue_of(config: Config, made: Callable[[str], str | None] = lambda digest: None) -> Catalogue:
+def catalogue_of(config: Config, made: Made = lambda uri, digest: None) -> Catalogue:
     """The site's images, with the numbers of those who may use them. Raises InputError."""
     images = (
         CatalogueImage(

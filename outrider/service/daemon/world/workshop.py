@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import BadRequest
+from cachemgr.fetch.registry.references import SCHEMES, read_reference
 from cachemgr.fetch.registry.session import RegistrySettings
 from cachemgr.fetch.sources.connect import WebSettings
 from outrider.service.daemon.configuration.model import Config
@@ -78,9 +79,15 @@ class Workshop:
         if self._relay is not None:
             self._relay.stop()
 
-    def source_of(self, digest: str) -> str | None:
-        """Where nodes fetch what was made here; None of what was not."""
-        path = self._made.path_of(digest) if self.converter is not None else None
+    def source_of(self, uri: str, digest: str) -> str | None:
+        """Where nodes fetch what was made here of what an address names; None of what was not."""
+        if self.converter is None or uri.partition("://")[0] not in SCHEMES:
+            return None
+        try:
+            reference = read_reference(uri)
+        except BadRequest:
+            return None
+        path = self._made.path_for(digest, reference.digest, f"{reference.address}/{reference.repository}")
         if path is None:
             return None
         return f"file://{path}" if self._is_local else f"relay://{self._address}/{digest}"

@@ -71,6 +71,8 @@ class MadeImages:
         self._needed = needed
         self._guard = threading.Lock()
         self._kept_for: dict[object, int] = {}
+        self._origins: dict[str, set[tuple[str, str]]] = {}
+        """Of each result the manifests that it was made of, and their scopes."""
 
     def prepare(self) -> None:
         """Make the folder, and remove what a service that was killed has left half done. Raises BadRequest
@@ -84,6 +86,8 @@ class MadeImages:
         for left in (self.folder / "layers").glob("*.part"):
             left.unlink()
         self._drop_leftovers()
+        for record in (self.folder / "records").glob("*.json"):
+            self._note(record)
 
     def find(self, recipe: Recipe) -> MadeImage | None:
         """What was made by this recipe, if it is still there. It counts as used now."""
@@ -100,6 +104,12 @@ class MadeImages:
         path = self._made(digest)
         return path if self._size(digest) is not None else None
 
+    def path_for(self, digest: str, manifest: str, repository: str) -> Path | None:
+        """The same, if it was made of that manifest and everybody may read that, or has to have shown a right
+        to that repository: who only names the digest of a private image gets nothing."""
+        origins = self._origins.get(digest, set())
+        return self.path_of(digest) if origins & {(manifest, ""), (manifest, repository)} else None
+
     def keep(self, recipe: Recipe, file: Path, digest: str) -> MadeImage:
         """Take a whole file over, under its digest's name."""
         size_bytes = file.stat().st_size
@@ -109,8 +119,10 @@ class MadeImages:
                 os.fsync(opened.fileno())
             os.rename(file, self._made(digest))
             RealDisk().sync_folder(str(self.folder / "made"))
-            text = json.dumps({"version": VERSION, **asdict(made)})
+            origin = {"manifest": recipe.manifest, "scope": recipe.scope}
+            text = json.dumps({"version": VERSION, **asdict(made), **origin})
             replace_file(RealDisk(), str(self._record(recipe.key)), text.encode())
+            self._note(self._record(recipe.key))
         return made
 
     def reserve(self, owner: object, size_bytes: int) -> None:
@@ -183,6 +195,14 @@ class MadeImages:
         except OSError:
             return None
         return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+    def _note(self, record: Path) -> None:
+        try:
+            found = json.loads(record.read_bytes()[:MOST_RECORD_BYTES])
+            origin = str(found["manifest"]), str(found["scope"])
+            self._origins.setdefault(str(found["digest"]), set()).add(origin)
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            return
 
     def _read(self, record: Path) -> MadeImage | None:
         try:
