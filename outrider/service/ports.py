@@ -314,6 +314,10 @@ class ImageTrouble(Exception):
     """An image cannot be promised; the message is for the user."""
 
 
+class NotYet(ImageTrouble):
+    """Nor can it be said yet what there is: it is being converted; the message says how far that is."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unread:
     """A file that has to be read to its end before anything is known of it, or an image that has to be

@@ -10,10 +10,10 @@ from typing import TypeVar
 from cachemgr.base.shares import Share, Shares
 from outrider.metadata.workspace import ImageSection
 from outrider.service.answers import Answer, Decision, ShareList, Trouble
-from outrider.service.front import Front, NotDone, WantedShares
-from outrider.service.ports import FoundImage, ImageTrouble, LoginBook, LoginFault
+from outrider.service.front import Busy, Front, NotDone, WantedShares
+from outrider.service.ports import FoundImage, ImageTrouble, LoginBook, LoginFault, NotYet
 from outrider.service.requests import Caller, Recall, Request, Reserve
-from outrider.service.web.errors import ErrorProblem, of_trouble, refused
+from outrider.service.web.errors import ErrorProblem, of_busy, of_trouble, refused
 from outrider.service.web.limits import Crew, Limits
 from outrider.service.web.requests.bodies import WorkspaceBody
 from outrider.service.web.requests.understanding import understand_reservation, understand_zone
@@ -97,6 +97,9 @@ class Asker:
         )
         try:
             found = await self.wait_for(resolved)
+        except NotYet as error:
+            # Clients ask again by themselves, as long as their users let them.
+            raise of_busy(Busy(str(error), retry_after_s=1)) from error
         except ImageTrouble as error:
             problem = ErrorProblem(key="metadata.image.uri", message=str(error))
             raise refused(422, str(error), problems=[problem]) from error

@@ -122,10 +122,18 @@ class Head:
                 found.close()
         return found
 
-    def refusal(self, uri: str, image_format: str = "", **asked: object) -> str:
+    def refusal(
+        self,
+        uri: str,
+        image_format: str = "",
+        *,
+        uid: int = 61001,
+        is_private: bool = False,
+        kind: type[ImageTrouble] = ImageTrouble,
+    ) -> str:
         try:
-            self.ask(uri, image_format, **asked)  # type: ignore[arg-type]
-        except ImageTrouble as error:
+            self.ask(uri, image_format, uid=uid, is_private=is_private)
+        except kind as error:
             return str(error)
         raise AssertionError(f"{uri} was taken")
 

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from outrider.service.images.containers import sif
-from outrider.service.ports import FoundImage, Unread
+from outrider.service.ports import FoundImage, NotYet, Unread
 from tests.daemons.containers.container_images import (
     DEVICE,
     FOLDER,
@@ -166,7 +166,7 @@ def test_who_asks_too_early_hears_how_far_it_is(folder: Path, registry: Registry
     head = Head(folder / "slow", registry.address, at_once=1, wait_s=0)
     uri = push(registry, "team/slow", [layer(entry("a", b"slow"))])
 
-    words = head.refusal(uri)
+    words = head.refusal(uri, kind=NotYet)
 
     assert "is being converted to squashfs" in words
     assert words.endswith("ask again")

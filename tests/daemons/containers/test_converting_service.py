@@ -43,7 +43,11 @@ class ConvertingProgram(Program):
 
     def reserve(self, uri: str, key: str, more: str = "") -> tuple[int, Any]:
         body = {"workspace": WORKSPACE.format(uri=uri, more=more), "file": "ws.yaml", "zone": "UTC"}
-        return self.ask("POST", "/v1/reservations", body, key=key)
+        while True:
+            status, answer = self.ask("POST", "/v1/reservations", body, key=key)
+            # As the command does it while an image is being converted.
+            if status != 503:
+                return status, answer
 
     def await_image(self, name: str) -> Any:
         def details() -> Any:

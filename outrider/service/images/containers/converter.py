@@ -18,11 +18,11 @@ from outrider.service.images.containers.faults import ConversionFault
 from outrider.service.images.containers.layers import BlobSource
 from outrider.service.images.containers.made import MadeImage, Recipe
 from outrider.service.meter import Log
-from outrider.service.ports import ImageTrouble
+from outrider.service.ports import ImageTrouble, NotYet
 from outrider.service.turns import Turns
 
-WAIT_S = 40.0
-"""So long an answer waits for a conversion; less than a request is waited for."""
+WAIT_S = 5.0
+"""So long an answer waits for a conversion; who asked is told how far it is, and asks again."""
 LOOK_S = 0.5
 MOST_WAITING = 256
 PORTION = 4
@@ -102,7 +102,7 @@ class Converter:
             pass
         if not job.ended.is_set():
             what = "brought to the head" if recipe.format == AS_IT_IS else f"converted to {recipe.format}"
-            raise ImageTrouble(
+            raise NotYet(
                 f"the image {name} is being {what}, and nothing is planned before "
                 "its size "
                 f"is known: {job.telling}; ask again"

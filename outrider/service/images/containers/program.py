@@ -189,7 +189,7 @@ def main() -> int:
 
 
 def _end_with_holder() -> None:
-    while sys.stdin.buffer.read(1):
+    while os.read(0, 1):
         """Nobody writes any more; whoever could has not died."""
     os.killpg(0, signal.SIGKILL)
 
@@ -300,4 +300,5 @@ def tell(words: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # A thread still waits for stdin to end: Python would wait for it, or complain.
+    os._exit(main())
