@@ -40,12 +40,15 @@ def test_layers_are_laid_over_one_another_as_the_specification_says(
         entry("kept/also", kind=HARDLINK, target="kept/replaced"),
         entry("emptied/inner/", kind=FOLDER, mode=0o755),
         entry("emptied/inner/old", b"old"),
+        entry("gone/", kind=FOLDER, mode=0o755),
+        entry("gone/inner", b"hidden"),
         entry("lib", kind=SYMLINK, target="/usr/lib"),
     )
     above = layer(
         entry("emptied/inner/new", b"new"),
         entry("emptied/.wh..wh..opq"),
         entry("kept/.wh.hidden"),
+        entry(".wh.gone"),
         entry("kept/replaced", b"new"),
         entry("lib/found", b"behind a link"),
     )
@@ -65,6 +68,7 @@ def test_layers_are_laid_over_one_another_as_the_specification_says(
         "usr/lib/found": b"behind a link",
     }
     assert os.readlink(tree / "lib") == "/usr/lib"
+    assert not (tree / "gone").exists()
 
 
 def test_rights_and_devices_of_an_image_do_not_reach_the_nodes(
