@@ -68,6 +68,8 @@ class AddRequest(ProtocolMessage):
     expires_s: int | None = None
     wait: bool = False
     dry_run: bool = False
+    # Somebody privileged has seen for itself that the source lets each of `readers` have it.
+    vouched: bool = False
     at_least_1 = ("rate_bytes_per_s", "expected_rate_bytes_per_s")
 
 

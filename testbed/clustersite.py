@@ -33,6 +33,8 @@ POOL = "/var/lib/outrider/pool"
 # Where a registry listens if a test starts one: on the host of the images, without TLS.
 REGISTRY_PORT = 5000
 REGISTRY = f"{IMAGES}:{REGISTRY_PORT}"
+# Where nodes fetch from the head what it has made of container images.
+CONVERSIONS_PORT = 7012
 SERVICE, NODE_DAEMON = "outriderd", "cachemgr"
 SERVE_S = 120
 KEY_BYTES = 32
@@ -101,6 +103,7 @@ class ClusterSite(Generic[C]):
             "timings": {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "15s"},
             "backend": self.backend,
             "registries": {"plain_http": REGISTRY},
+            "conversions": {"address": f"{HEAD}:{CONVERSIONS_PORT}", "user": "nobody"},
             "administrators": {"users": list(self.administrators)},
             **(settings or {}),
         }

@@ -14,7 +14,18 @@ from cachemgr.base.errors import BadRequest, CacheError, DiskFailed
 from cachemgr.cli.arguments import VerbParser, VerbParsers, add_common
 from cachemgr.cli.exits import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_OK, EXIT_PIPE_CLOSED, exit_code_lines
 from cachemgr.cli.session import VerbSession
-from cachemgr.cli.verbs import adding, images, instances, leases, machining, mounting, node, shares, transfers
+from cachemgr.cli.verbs import (
+    adding,
+    images,
+    instances,
+    leases,
+    library,
+    machining,
+    mounting,
+    node,
+    shares,
+    transfers,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +108,7 @@ def parser() -> VerbParser:
     below = found.add_subparsers(metavar="VERB", title="verbs", parser_class=VerbParser)
     found.set_defaults(command=_no_verb, parser=found)
     commands = VerbParsers(below)
-    for module in (adding, images, leases, instances, mounting, transfers, node, shares, machining):
+    for module in (adding, images, library, leases, instances, mounting, transfers, node, shares, machining):
         module.add(commands)
     return found
 

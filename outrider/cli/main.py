@@ -33,6 +33,7 @@ MODULES = {
     "asking.submit": ("submit",),
     "asking.configuration": ("config",),
     "asking.administration": ("policies", "reconcile", "backup", "restore"),
+    "registries.login": ("login", "logout", "logins"),
     "installing.init": ("init",),
     "installing.deploy": ("deploy",),
     "installing.doctor": ("doctor",),
@@ -112,8 +113,10 @@ def parser(word: str = "") -> Parser:
             import_module(f"outrider.cli.{module}").add(commands)
             return top
     from outrider.cli import asking, check, completion, demo, installing, simulate
+    from outrider.cli.registries import login
 
     asking.add(commands)
+    login.add(commands)
     installing.add(commands)
     check.add(commands)
     demo.add(commands)

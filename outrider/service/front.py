@@ -12,7 +12,7 @@ from typing import Protocol
 
 from outrider.metadata.workspace import WorkspaceFile
 from outrider.service.answers import Answer, ShareList, Trouble
-from outrider.service.ports import FoundImage
+from outrider.service.ports import FoundImage, LoginBook
 from outrider.service.requests import MOST_LISTED, Caller, Request
 
 
@@ -115,12 +115,21 @@ class Front(Protocol):
         """The desk's answer, once it is on disk. Raises Busy if the desk has too much to do."""
 
     def resolve(
-        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+        self,
+        uri: str,
+        digest: str,
+        is_private: bool,
+        uid: int,
+        gids: tuple[int, ...],
+        image_format: str = "",
     ) -> Future[FoundImage]:
         """What is at a URI; the Future raises ImageTrouble. Raises Busy."""
 
     def submit(self, caller: Caller, submission: Submit) -> Future[str]:
         """Hand a job over; its key. Raises Busy; the Future raises NotDone."""
+
+    def logins(self) -> LoginBook:
+        """Users' logins at registries. Raises NotDone if there can be none here."""
 
     def shares(self, caller: Caller, wanted: WantedShares) -> ShareList:
         """Who takes what of what users share; of others, for administrators only."""

@@ -260,6 +260,8 @@ class ResolveImage:
     digest: str
     is_private: bool
     uid: int
+    format: str = ""
+    """What a container image is to be made into; empty: what the site makes of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -331,9 +333,14 @@ class ImageTrouble(Exception):
     """An image cannot be promised; the message is for the user."""
 
 
+class NotYet(ImageTrouble):
+    """Nor can it be said yet what there is: it is being converted; the message says how far that is."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unread:
-    """A file that has to be read to its end before anything is known of it, which may take long.
+    """A file that has to be read to its end before anything is known of it, or an image that has to be
+    converted, which may take long.
 
     `read` does so for as long as the function that it is given says that it is wanted, and raises
     ImageTrouble. `close` has to be called, whether it was read or not.
@@ -343,14 +350,39 @@ class Unread:
     close: Callable[[], None]
 
 
-Resolve = Callable[[str, str, bool, int, tuple[int, ...]], FoundImage | Unread]
-"""From a URI, the digest the user gave (or nothing), whether it is private, and the user's number
-and groups to what is there. Raises ImageTrouble, also when the user may not read it."""
+Resolve = Callable[[str, str, bool, int, tuple[int, ...], str], FoundImage | Unread]
+"""From a URI, the digest the user gave (or nothing), whether it is private, the user's number and groups,
+and the format that is wanted (or nothing) to what is there. Raises ImageTrouble, also when the user may not
+read it."""
 
 
 Sign = Callable[[str, int, str, int], str]
 """From a job's key (or - for whatever is of its array), its user's number, the digest of its image and
 an expiry to the ticket with which its nodes hand the image out."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Login:
+    """What may be shown of a user's login at a registry. Without a `user` it cannot be read any more."""
+
+    host: str
+    user: str
+    since_s: int
+
+
+class LoginFault(Exception):
+    """The login cannot be kept or used; the message says why and what would help."""
+
+
+class LoginBook(Protocol):
+    """Users' logins at registries. Every method may raise LoginFault; `add` asks the registry."""
+
+    def add(self, uid: int, host: str, user: str, password: str) -> Login: ...
+
+    def drop(self, uid: int, host: str) -> bool:
+        """Whether there was one."""
+
+    def of(self, uid: int) -> tuple[Login, ...]: ...
 
 
 class Promised:
@@ -362,6 +394,7 @@ class Promised:
     def __init__(self) -> None:
         self._ask: Callable[[str], str | None] | None = None
         self._ask_job: Callable[[str], str | None] | None = None
+        self._ask_needed: Callable[[], frozenset[str] | None] | None = None
 
     def learn(self, ask: Callable[[str], str | None]) -> None:
         """From now on `ask` is asked for the digest that a reservation was promised."""
@@ -370,6 +403,14 @@ class Promised:
     def learn_jobs(self, ask: Callable[[str], str | None]) -> None:
         """From now on `ask` is asked for the digest of the image that a job without one names."""
         self._ask_job = ask
+
+    def learn_needed(self, ask: Callable[[], frozenset[str] | None]) -> None:
+        """From now on `ask` is asked for the digests of all images that somebody was promised."""
+        self._ask_needed = ask
+
+    def needed_digests(self) -> frozenset[str] | None:
+        """The digests of all images that somebody was promised; None if nobody knows."""
+        return None if self._ask_needed is None else self._ask_needed()
 
     def job(self, key: str) -> str:
         """The digest of a job's image; empty if nobody knows it yet."""
@@ -417,3 +458,5 @@ class World:
     """None: jobs carry no tickets."""
     ceiling: Ceiling | None = None
     """Told of what nodes report."""
+    logins: LoginBook | None = None
+    """None: users cannot log in at registries."""

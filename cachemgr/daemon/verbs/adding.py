@@ -100,7 +100,7 @@ def pin_image(node: NodeContext, caller: NodeCaller, image: PoolImage, pin: Pool
 def _checked(node: NodeContext, caller: NodeCaller, wanted: AddRequest) -> AddRequest:
     """The request with its digest as pools write it, and what this node takes where it does not say."""
     is_ours = wanted.sources or wanted.expires_s is not None or wanted.expected_rate_bytes_per_s is not None
-    if is_ours and not caller.is_privileged:
+    if (is_ours or wanted.vouched) and not caller.is_privileged:
         raise NotAllowed("sources, an expiry and an expected rate are for root and the pool's own user")
     return wanted.changed(
         digest=checked_digest(wanted.digest) if wanted.digest else "",
@@ -398,6 +398,8 @@ def _present(
         access.prove(node, caller, image, origins[0])
         if not wanted.dry_run:
             image = access.allow(node, image, {caller.uid})
+    elif wanted.vouched and wanted.readers and not (wanted.dry_run or image.readers.is_public):
+        image = access.allow(node, image, set(wanted.readers.uids))
     if wanted.size_bytes not in (None, image.size_bytes):
         raise BadRequest(f"image {image.short} has {image.size_bytes} bytes, not {wanted.size_bytes}")
     if wanted.dry_run:

@@ -43,7 +43,8 @@ def read_demand(header: str) -> Demand | None:
 
 def token_uri(demand: Demand, reference: Reference) -> str:
     """Where a token is asked for that lets read this repository and do nothing else."""
-    query = {"service": demand.service, "scope": f"repository:{reference.repository}:pull"}
+    scope = f"repository:{reference.repository}:pull" if reference.repository else ""
+    query = {"service": demand.service, "scope": scope}
     divider = "&" if "?" in demand.realm else "?"
     return demand.realm + divider + urlencode({name: value for name, value in query.items() if value})
 

@@ -1,4 +1,5 @@
-"""What registries say of images: manifests and indexes, read to the one blob that is an image."""
+"""What registries say of images: manifests and indexes, read to the one blob that is an image, or to the
+layers of a container's."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from cachemgr.fetch.registry.references import Reference
 
-    Read = Union["Blob", "Inner"]
+    Read = Union["Blob", "Inner", "Container"]
 
 # Registries take no larger ones.
 MOST_BYTES = 4 << 20
@@ -36,6 +37,10 @@ CONTAINER_CONFIGS = (
 UNPACK = "io.deis.oras.content.unpack"
 TITLE = "org.opencontainers.image.title"
 MOST_SHOWN = 8
+MOST_LAYERS = 512
+# Their bytes are not in the registry but at an address of somebody else's, whom nobody here asks.
+FOREIGN = ("foreign", "nondistributable")
+LAYERS = ("tar", "tar+gzip", "tar+zstd", "tar.gzip", "tar.zstd")
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,14 @@ class Blob:
     digest: str
     size_bytes: int
     title: str = ""
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container image: its configuration, and its layers from below to above."""
+
+    config: Blob
+    layers: tuple[Blob, ...]
 
 
 @dataclass(frozen=True)
@@ -95,18 +108,14 @@ def _of_index(entries: list[object], reference: Reference, platform: str) -> Inn
     )
 
 
-def _of_manifest(manifest: dict[str, object], layers: list[object], reference: Reference) -> Blob:
+def _of_manifest(manifest: dict[str, object], layers: list[object], reference: Reference) -> Blob | Container:
     config = manifest.get("config")
-    count = f"{len(layers)} layer{'' if len(layers) == 1 else 's'}"
     if isinstance(config, dict) and _text(config, "mediaType") in CONTAINER_CONFIGS:
-        raise _fault(
-            f"{reference} is a container image of {count}, which would have to be converted: make one file "
-            f"of it and push that, for instance `apptainer build image.sif docker://…` and `apptainer push "
-            "image.sif oras://…`"
-        )
+        return _container(config, layers, reference)
     if len(layers) != 1:
         raise _fault(
-            f"{reference} has {count}: an image is one file; push it by itself, for instance "
+            f"{reference} has {in_layers(len(layers))}: an image is one file; push it by itself, for "
+            "instance "
             "`oras push HOST/NAME:TAG image.sif`"
         )
     layer = layers[0]
@@ -115,11 +124,45 @@ def _of_manifest(manifest: dict[str, object], layers: list[object], reference: R
         raise _fault(
             f"{reference} is a folder that oras has packed: push one file instead, such as a squashfs of it"
         )
-    digest = _digest(layer, reference)
-    size_bytes = layer.get("size") if isinstance(layer, dict) else None
+    return Blob(_digest(layer, reference), _size(layer, reference), _text(notes, TITLE)[:255])
+
+
+def _container(config: dict[str, object], layers: list[object], reference: Reference) -> Container:
+    if not 0 < len(layers) <= MOST_LAYERS:
+        raise _fault(f"{reference} has {in_layers(len(layers))}: from 1 to {MOST_LAYERS} can be converted")
+    for number, layer in enumerate(layers, 1):
+        kind = _text(layer, "mediaType")
+        if any(word in kind for word in FOREIGN):
+            raise _fault(
+                f"layer {number} of {reference} is foreign: it is not in the registry, and is not fetched "
+                "from "
+                "elsewhere; push the image with `skopeo copy --dest-decompress`, or without that layer"
+            )
+        if not kind.endswith(LAYERS):
+            raise _fault(f"layer {number} of {reference} is of an unknown kind ({kind:.100}): push it anew")
+    parts = [Blob(_digest(each, reference), _size(each, reference)) for each in [config, *layers]]
+    return Container(parts[0], tuple(parts[1:]))
+
+
+def in_layers(count: int) -> str:
+    return f"{count} layer{'' if count == 1 else 's'}"
+
+
+def not_one_file(reference: Reference, found: Container) -> SourceFault:
+    """For whoever needs one file: nodes do not convert."""
+    return _fault(
+        f"{reference} is a container image of {in_layers(len(found.layers))}, which would have to be "
+        "converted: make one file of it and push that, for instance `apptainer build image.sif docker://…` "
+        "and "
+        "`apptainer push image.sif oras://…`"
+    )
+
+
+def _size(part: object, reference: Reference) -> int:
+    size_bytes = part.get("size") if isinstance(part, dict) else None
     if type(size_bytes) is not int or not 0 <= size_bytes < 1 << 60:
         raise _fault(f"{reference} has a manifest that does not say the size of its image: push it anew")
-    return Blob(digest, size_bytes, _text(notes, TITLE)[:255])
+    return size_bytes
 
 
 def _digest(part: object, reference: Reference) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from cachemgr.base.clock import Clock
-    from cachemgr.fetch.registry.manifests import Blob
+    from cachemgr.fetch.registry.manifests import Blob, Container
     from cachemgr.fetch.registry.references import Reference
     from cachemgr.fetch.sources.web import AnyBody
 
@@ -58,6 +58,8 @@ class RegistrySettings:
     plain_hosts: frozenset[str] = frozenset()
     platform: str = PLATFORM
     credentials: Credentials = nobody
+    # Whether a name and a password go to `plain_hosts`, too, where anybody on the way can read them.
+    allows_plain_logins: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,14 @@ class FoundBlob:
     """What a reference stands for: the image's own blob, and the digest of the manifest that names it."""
 
     blob: Blob
+    manifest: str
+
+
+@dataclass(frozen=True)
+class FoundContainer:
+    """A container image, whose layers somebody has to put together."""
+
+    container: Container
     manifest: str
 
 
@@ -84,16 +94,36 @@ class Session:
         self._base = Location(scheme, "/", host=reference.api_host, port=reference.port)
 
     def look(self, timeout_s: float) -> FoundBlob:
-        """The blob that is the image. A registry that is busy is asked again for as long as there is time."""
+        """The blob that is the image; a container's layers are refused."""
+        found = self.find(timeout_s)
+        if isinstance(found, FoundContainer):
+            raise manifests.not_one_file(self.reference, found.container)
+        return found
+
+    def find(self, timeout_s: float) -> FoundBlob | FoundContainer:
+        """What the reference stands for. A registry that is busy is asked again while there is time."""
         until_s = self._clock.monotonic_s() + timeout_s
         wanted = self.reference.wanted
         for _ in range(MOST_MANIFESTS):
             body, digest = self._patiently(partial(self._manifest, wanted), wanted, until_s)
             found = manifests.read(body, self.reference, self._settings.platform)
+            if isinstance(found, manifests.Container):
+                return FoundContainer(found, digest)
             if not isinstance(found, manifests.Inner):
                 return FoundBlob(found, digest)
             wanted = found.digest
         raise SourceFault(f"{self.reference} has an index in an index: name one of them", is_final=True)
+
+    def enter(self, timeout_s: float) -> None:
+        """Whether the registry lets in whoever asks; a `SourceFault` says why not."""
+        until_s = self._clock.monotonic_s() + timeout_s
+
+        def ask(left_s: float) -> None:
+            head, body = self._source("/v2/").request("GET", {}, left_s)
+            body.close()
+            refuse(head)
+
+        self._patiently(ask, "/v2/", until_s)
 
     def size_of(self, digest: str, timeout_s: float) -> int:
         """The size of a blob that is known by its digest."""
@@ -171,7 +201,7 @@ class Session:
 
     def _secret_for(self, demanded: Unauthorized, until_s: float) -> dict[str, str]:
         demand = read_demand(demanded.challenge)
-        known = self._settings.credentials(self.reference)
+        known = self._known()
         own = {} if known is None else {"Authorization": basic(*known)}
         if demand is None or (not demand.realm and not own):
             raise demanded
@@ -187,6 +217,8 @@ class Session:
             raise SourceFault(
                 "the registry names a server of tokens that is not an http address", is_final=True
             )
+        if location.scheme == "http" and not self._settings.allows_plain_logins:
+            own = {}
         source = WebSource(location, self._web, self._clock, terms=self._terms(own))
         try:
             head, body = source.request("GET", {}, self._left_s(until_s))
@@ -205,6 +237,13 @@ class Session:
                 status=fault.status if fault.status in PASSING else None,
             ) from fault
         return {"Authorization": f"Bearer {read_token(data)}"}
+
+    def _known(self) -> tuple[str, str] | None:
+        """The name and the password; none for a registry where others could read them on the way."""
+        settings = self._settings
+        if self.reference.address in settings.plain_hosts and not settings.allows_plain_logins:
+            return None
+        return settings.credentials(self.reference)
 
     def _in_words(self, fault: SourceFault, wanted: str) -> SourceFault:
         name, words = self.reference.repository, ""

@@ -308,6 +308,20 @@ class ImageList:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LoginView:
+    """A login at a registry, without its password. Without a `user` it cannot be read: log in anew."""
+
+    host: str
+    user: str
+    since_s: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoginList:
+    logins: tuple[LoginView, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NodeView:
     """A node: `state` is up, drained, down or away (its pool does not answer)."""
 

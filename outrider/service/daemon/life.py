@@ -22,7 +22,7 @@ from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem
-from outrider.service.answers import ReservationDetails, Verdict
+from outrider.service.answers import ImageList, ReservationDetails, Verdict
 from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.configuration.model import Config, administrators_of, effort_of, settings_of
 from outrider.service.daemon.errors import ServiceError, ServiceInputError, SocketError, StuckError
@@ -42,7 +42,7 @@ from outrider.service.daemon.world.wakefile import WakeFile
 from outrider.service.front import Busy, NotDone
 from outrider.service.meter import Meter
 from outrider.service.ports import AskProgram, Sign, World
-from outrider.service.requests import AskStart, Caller, Show
+from outrider.service.requests import AskStart, Caller, ListImages, Show
 from outrider.service.settings import Settings
 from outrider.service.web.app import make_app
 from outrider.service.web.connections.munge import Munge
@@ -57,6 +57,7 @@ TEND_S = 1.0
 STOP_WEB_S = 8.0
 STOP_LOOP_S = 10.0
 PROMISED_S = 5.0
+MOST_IMAGES = 1_000_000
 MOST_FILES = 65_536
 ITSELF = Caller(uid=0, user="outriderd", is_admin=True)
 
@@ -243,6 +244,7 @@ class _Service:
         self._loop.start()
         self._world.promised.learn(self._promised_digest)
         self._world.promised.learn_jobs(self._digest_of_job)
+        self._world.promised.learn_needed(self._needed_digests)
         self._metrics.set("outrider_start_timestamp_seconds", self._clock.now_s())
         supervisor = Supervisor(environment)
         try:
@@ -284,6 +286,17 @@ class _Service:
             self._log.warning("image of a job not looked up", job=job, reason=str(error))
             return None
         return answer.digest if isinstance(answer, Verdict) else None
+
+    def _needed_digests(self) -> frozenset[str] | None:
+        """The digests of all images that somebody was promised; None if nobody can say."""
+        try:
+            answer = self._loop.ask(ITSELF, ListImages(most=MOST_IMAGES)).result(PROMISED_S)
+        except (TimeoutError, CancelledError, Busy) as error:
+            self._log.warning("promised images not looked up", reason=str(error))
+            return None
+        if not isinstance(answer, ImageList) or not answer.is_complete:
+            return None
+        return frozenset(each.digest for each in answer.images if each.reservations or each.jobs)
 
     def _open(self) -> Opened[DeskLike]:
         """The store and a desk over it; by the loop's thread."""

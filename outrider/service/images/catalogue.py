@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from outrider.service.ports import FoundImage, ImageTrouble, Readers
 
 SHOWN = 10
+Made = Callable[[str, str], str | None]
+"""From an address and a digest. That somebody names a digest shows no right to what has it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,13 +28,19 @@ class CatalogueImage:
 class Catalogue:
     """Names and what they stand for. What is not an address is looked for here."""
 
-    def __init__(self, images: Iterable[CatalogueImage] = ()) -> None:
+    def __init__(self, images: Iterable[CatalogueImage] = (), made: Made = lambda uri, digest: None) -> None:
+        """`made` tells where nodes fetch what the service itself has made of what an address names."""
+        self._made = made
         self._images = {image.name: image for image in sorted(images, key=lambda image: image.name)}
 
     def source_of(self, uri: str) -> str:
         """Where the bytes of an image are that a workspace names so."""
         found = self._images.get(uri)
         return uri if found is None else found.uri
+
+    def made(self, uri: str, digest: str) -> str | None:
+        """Where an image is that the service has made of what the address names; None of all others."""
+        return self._made(uri, digest)
 
     def readers_of(self, uri: str) -> Readers | None:
         """For whom a private image of the catalogue is."""

@@ -1,39 +1,156 @@
-"""Images in registries: which blob a reference stands for, and a reference that keeps standing for it."""
+"""Images in registries: what a reference stands for, and a reference that keeps standing for it.
+
+What not everybody may pull is looked up in its user's name, each time anew, and is brought to the head
+before it is promised: nodes have no rights at registries.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from cachemgr.base.clock import Clock
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.registry.references import SCHEMES, read_reference
-from cachemgr.fetch.registry.session import RegistrySettings, Session
+from cachemgr.fetch.registry.manifests import Container, not_one_file
+from cachemgr.fetch.registry.references import SCHEMES, Reference, read_reference
+from cachemgr.fetch.registry.session import FoundBlob, FoundContainer, RegistrySettings, Session
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.uris import Location
+from outrider.service.images.containers.conversion import AS_IT_IS
+from outrider.service.images.containers.converter import Converter
+from outrider.service.images.containers.made import MadeImage, Recipe
+from outrider.service.images.logins import Logins, host_of
 from outrider.service.images.web import LOOK_S
-from outrider.service.ports import FoundImage, ImageTrouble
+from outrider.service.ports import FoundImage, ImageTrouble, LoginFault, Unread
 
-__all__ = ["SCHEMES", "look"]
+__all__ = ["SCHEMES", "Entrance", "look"]
+
+FORMATS = ("squashfs", "sif")
+CLOSED = (401, 403, 404)
+"""What a registry says of what not everybody may pull; some say that it is not there."""
 
 
-def look(
-    location: Location,
-    settings: RegistrySettings,
-    web: WebSettings,
-    clock: Clock,
-    limit_s: float = LOOK_S,
-) -> FoundImage:
-    """Size and digest of the one blob that is the image; all that is asked for has to come within the limit.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entrance:
+    """How registries are asked, and in whose name."""
+
+    settings: RegistrySettings
+    web: WebSettings
+    clock: Clock
+    limit_s: float = LOOK_S
+    converter: Converter | None = None
+    logins: Logins | None = None
+    uid: int = 0
+    is_private: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a reference stands for, and whether everybody may see it."""
+
+    reference: Reference
+    found: FoundBlob | FoundContainer
+    session: Session
+    is_open: bool
+
+    @property
+    def uri(self) -> str:
+        return str(replace(self.reference, digest=self.found.manifest))
+
+    @property
+    def scope(self) -> str:
+        """Where a right to it was shown; nothing for what everybody may see."""
+        return "" if self.is_open else f"{self.reference.address}/{self.reference.repository}"
+
+
+def look(location: Location, entrance: Entrance, image_format: str = "") -> FoundImage | Unread:
+    """Size and digest of the image; all that is asked for has to come within the limit.
 
     What is found is called by its manifest's digest, too: a tag that is moved afterwards changes nothing.
+    A container image has to be converted before anything is known of the result.
     """
-    reference = read_reference(location.name)
+    seen = _seen(read_reference(location.name), entrance)
+    reference, found, converter = seen.reference, seen.found, entrance.converter
+    if not seen.is_open and not entrance.is_private:
+        raise ImageTrouble(
+            f"not everybody may pull the image {reference}: write `private: true`, so that it is for you "
+            "alone on "
+            "the nodes as well, or let everybody pull it"
+        )
+    if isinstance(found, FoundBlob):
+        if seen.is_open:
+            return FoundImage(size_bytes=found.blob.size_bytes, digest=found.blob.digest, uri=seen.uri)
+        if converter is None:
+            raise ImageTrouble(
+                f"the image {reference} is private, and nodes could not fetch it: ask the administrators for "
+                "conversions.address"
+            )
+        recipe = Recipe(manifest=found.manifest, format=AS_IT_IS, tool="", scope=seen.scope)
+        return _brought(seen, Container(found.blob, (found.blob,)), recipe, converter, entrance.uid)
+    if converter is None:
+        raise _trouble(reference, not_one_file(reference, found.container))
+    wanted = image_format or converter.default_format
+    if wanted not in FORMATS:
+        raise ImageTrouble(
+            f"the image {reference} is a container image, of which squashfs or sif is made, not {wanted}: "
+            "correct its format"
+        )
+    recipe = converter.recipe(found.manifest, wanted, seen.scope)
+    return _brought(seen, found.container, recipe, converter, entrance.uid)
+
+
+def _seen(reference: Reference, entrance: Entrance) -> _Seen:
+    """Ask as anybody first; and in the user's name if that is not enough and there is a login."""
+    until_s = entrance.clock.monotonic_s() + entrance.limit_s
+    session = Session(reference, entrance.settings, entrance.web, entrance.clock)
     try:
-        found = Session(reference, settings, web, clock).look(limit_s)
+        return _Seen(reference, session.find(entrance.limit_s), session, is_open=True)
     except SourceFault as fault:
-        raise ImageTrouble(f"the image {reference} cannot be looked up: {fault}") from fault
-    return FoundImage(
-        size_bytes=found.blob.size_bytes,
-        digest=found.blob.digest,
-        uri=str(replace(reference, digest=found.manifest)),
-    )
+        own = _own_settings(reference, entrance)
+        if fault.status not in CLOSED or own is None:
+            raise _trouble(reference, fault) from fault
+    session = Session(reference, own, entrance.web, entrance.clock)
+    try:
+        left_s = max(1.0, until_s - entrance.clock.monotonic_s())
+        return _Seen(reference, session.find(left_s), session, is_open=False)
+    except SourceFault as fault:
+        raise _trouble(reference, fault, is_known=True) from fault
+
+
+def _own_settings(reference: Reference, entrance: Entrance) -> RegistrySettings | None:
+    """How the registry is asked in the user's name; None without a login there."""
+    logins = entrance.logins
+    try:
+        if logins is None or logins.find(entrance.uid, host_of(reference.address)) is None:
+            return None
+    except LoginFault as fault:
+        raise ImageTrouble(f"the image {reference} cannot be looked up in your name: {fault}") from fault
+    return logins.settings_for(entrance.uid, entrance.settings)
+
+
+def _trouble(reference: Reference, fault: SourceFault, *, is_known: bool = False) -> ImageTrouble:
+    words = f"the image {reference} cannot be looked up: {fault}"
+    if fault.status in (401, 403):
+        words += (
+            f"; your login at {reference.address} has no right to it, or is out of date"
+            if is_known
+            else f"; or log in there: `outrider login {reference.address}`"
+        )
+    return ImageTrouble(words)
+
+
+def _brought(
+    seen: _Seen, container: Container, recipe: Recipe, converter: Converter, uid: int
+) -> FoundImage | Unread:
+    def image(made: MadeImage) -> FoundImage:
+        image_format = "" if made.format == AS_IT_IS else made.format
+        return FoundImage(size_bytes=made.size_bytes, digest=made.digest, format=image_format, uri=seen.uri)
+
+    made = converter.find(recipe)
+    if made is not None:
+        return image(made)
+
+    def read(is_wanted: Callable[[], bool]) -> FoundImage:
+        return image(converter.make(str(seen.reference), container, recipe, seen.session, uid, is_wanted))
+
+    return Unread(read=read, close=lambda: None)

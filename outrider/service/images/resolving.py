@@ -20,7 +20,9 @@ from cachemgr.fetch.sources.uris import Location, parse
 from cachemgr.instances.formats import HEAD_BYTES, admitted
 from outrider.service.images import registries, web
 from outrider.service.images.catalogue import Catalogue
+from outrider.service.images.containers.converter import Converter
 from outrider.service.images.hashing import Hashes
+from outrider.service.images.logins import Logins
 from outrider.service.images.opening import NOBODY, OpenAs
 from outrider.service.ports import FoundImage, ImageTrouble, Unread
 
@@ -35,18 +37,40 @@ class Means:
     registries: RegistrySettings
     clock: Clock
     limit_s: float
+    converter: Converter | None = None
+    logins: Logins | None = None
 
 
-Look = Callable[[Location, str, Means], FoundImage]
-"""From an address, and the digest that a user gave or none, to size and digest, or ImageTrouble."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a user says of an image beside its address, and who it is."""
+
+    digest: str
+    format: str
+    is_private: bool
+    uid: int
 
 
-def _web(location: Location, given: str, means: Means) -> FoundImage:
-    return web.look(location, given, means.web, means.clock, means.limit_s)
+Look = Callable[[Location, Asked, Means], FoundImage | Unread]
+"""From an address, and what its user says of it, to size and digest, or ImageTrouble."""
 
 
-def _registry(location: Location, given: str, means: Means) -> FoundImage:
-    return registries.look(location, means.registries, means.web, means.clock, means.limit_s)
+def _web(location: Location, asked: Asked, means: Means) -> FoundImage:
+    return web.look(location, asked.digest, means.web, means.clock, means.limit_s)
+
+
+def _registry(location: Location, asked: Asked, means: Means) -> FoundImage | Unread:
+    entrance = registries.Entrance(
+        settings=means.registries,
+        web=means.web,
+        clock=means.clock,
+        limit_s=means.limit_s,
+        converter=means.converter,
+        logins=means.logins,
+        uid=asked.uid,
+        is_private=asked.is_private,
+    )
+    return registries.look(location, entrance, asked.format)
 
 
 LOOKS: dict[str, Look] = {"http": _web, "https": _web, **dict.fromkeys(registries.SCHEMES, _registry)}
@@ -67,20 +91,31 @@ class Resolver:
         catalogue: Catalogue | None = None,
         most_bytes: Callable[[], int] = lambda: MOST_IMAGE_BYTES,
         limit_s: float = web.LOOK_S,
+        converter: Converter | None = None,
+        logins: Logins | None = None,
     ) -> None:
         self._open_as = open_as
         self._hashes = hashes
         # Never the site's netrc file: its passwords are not for whoever may name an address.
         web_settings = web_settings or WebSettings()
-        self._means = Means(web_settings, registry_settings or RegistrySettings(), clock, limit_s)
+        self._means = Means(
+            web_settings, registry_settings or RegistrySettings(), clock, limit_s, converter, logins
+        )
         self._catalogue = catalogue or Catalogue()
         self._most_bytes = most_bytes
         if web_settings.netrc_file is not None:
             raise ValueError("users' images are looked up without the site's passwords: netrc_file is set")
 
     def __call__(
-        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+        self,
+        uri: str,
+        digest: str,
+        is_private: bool,
+        uid: int,
+        gids: tuple[int, ...],
+        image_format: str = "",
     ) -> FoundImage | Unread:
+        found: FoundImage | Unread
         if "://" not in uri and not uri.startswith("/"):
             found = self._catalogue.find(uri, is_private=is_private, uid=uid, gids=gids)
         else:
@@ -101,9 +136,19 @@ class Resolver:
                     f"images come from {_enumerated(['file', *LOOKS])} addresses, not from "
                     f"{location.scheme}: ask the administrators to put {location.name} into the catalogue"
                 )
-            found = look(location, digest, self._means)
+            found = look(location, Asked(digest, image_format, is_private, uid), self._means)
+        if isinstance(found, Unread):
+            return self._checked_later(uri, digest, found)
         self._check(uri, digest, found)
         return found
+
+    def _checked_later(self, uri: str, digest: str, unread: Unread) -> Unread:
+        def read(is_wanted: Callable[[], bool]) -> FoundImage:
+            found = unread.read(is_wanted)
+            self._check(uri, digest, found)
+            return found
+
+        return Unread(read=read, close=unread.close)
 
     def _check(self, uri: str, digest: str, found: FoundImage) -> None:
         if digest and digest != found.digest:

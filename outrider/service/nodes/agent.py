@@ -33,6 +33,7 @@ from cachemgr.protocol import (
     PoolStats,
     PromisedRoom,
     PromiseRequest,
+    Readers,
     ReleaseRequest,
     ShownImage,
     TransferChange,
@@ -295,10 +296,14 @@ class _OrdersOfACall:
         """The same with addresses in the place of names of the site's catalogue: an administrator may
         move an image without touching what was promised, since its digest stays."""
         names = self._catalogue
+        made = names.made(order.uri, order.digest)
+        sources = order.sources if made is None or order.sources else (order.uri,)
         return replace(
             order,
             uri=names.source_of(order.uri),
-            sources=tuple(names.source_of(each) if isinstance(each, str) else each for each in order.sources),
+            sources=tuple(
+                each if not isinstance(each, str) else made or names.source_of(each) for each in sources
+            ),
             readers=order.readers or names.readers_of(order.uri),
         )
 
@@ -384,6 +389,20 @@ class _OrdersOfACall:
         if image.readers is None:
             raise NodeTrouble(f"node {self._node} does not say who may read an image", is_away=False)
         known = {0, image.owner_uid, *image.readers.uids, *joined}
+        made = self._catalogue.made(order.uri, order.digest)
+        missing = tuple(sorted(set(order.readers.uids) - known))
+        if made is not None and missing:
+            # The head has it, and has asked the registry in each of these users' names.
+            allowed = AddRequest(
+                uri=order.uri,
+                digest=order.digest,
+                size_bytes=order.size_bytes,
+                sources=(made,),
+                readers=Readers(uids=missing),
+                vouched=True,
+            )
+            self._asking.send("add", allowed)
+            return OrderResult(order=order)
         for uid in sorted(set(order.readers.uids) - known):
             wanted = AddRequest(
                 uri=order.uri, digest=order.digest, size_bytes=order.size_bytes, uid=uid, private=True

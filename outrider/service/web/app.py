@@ -22,6 +22,7 @@ from outrider.service.web.identity import Users
 from outrider.service.web.limits import Limits
 from outrider.service.web.routes.administration import administration_routes
 from outrider.service.web.routes.jobs import job_routes
+from outrider.service.web.routes.logins import login_routes
 from outrider.service.web.routes.looking import looking_routes
 from outrider.service.web.routes.probes import probe_routes
 from outrider.service.web.routes.reservations import reservation_routes
@@ -80,6 +81,7 @@ def make_api(asker: Asker, closers: list[Callable[[], None]]) -> FastAPI:
         looking_routes(asker),
         submission_routes(asker),
         job_routes(asker),
+        login_routes(asker),
         administration_routes(asker),
         probe_routes(asker),
     ):

@@ -10,10 +10,10 @@ from typing import TypeVar
 from cachemgr.base.shares import Share, Shares
 from outrider.metadata.workspace import ImageSection
 from outrider.service.answers import Answer, Decision, ShareList, Trouble
-from outrider.service.front import Front, NotDone, WantedShares
-from outrider.service.ports import FoundImage, ImageTrouble
+from outrider.service.front import Busy, Front, NotDone, WantedShares
+from outrider.service.ports import FoundImage, ImageTrouble, LoginBook, LoginFault, NotYet
 from outrider.service.requests import Caller, Recall, Request, Reserve
-from outrider.service.web.errors import ErrorProblem, of_trouble, refused
+from outrider.service.web.errors import ErrorProblem, of_busy, of_trouble, refused
 from outrider.service.web.limits import Crew, Limits
 from outrider.service.web.requests.bodies import ReserveBody
 from outrider.service.web.requests.understanding import (
@@ -42,6 +42,7 @@ class Asker:
             most_of_one=limits.polls_per_user,
             kept=limits.polls // 8,
         )
+        self._keepers = Crew("logins to be checked", threads=2, of_one=1, most_waiting=64)
         self._counters = Crew("shares to be counted", threads=1, most_waiting=32)
 
     def has_place(self, caller: Caller) -> bool:
@@ -52,13 +53,14 @@ class Asker:
         return self.polls.take(caller.uid, is_privileged=caller.is_admin)
 
     def shares(self) -> list[Share]:
-        crews = (self._readers, self._steward, self._counters)
+        crews = (self._readers, self._steward, self._counters, self._keepers)
         return [*(each for crew in crews for each in crew.shares()), *self.polls.shares()]
 
     def close(self) -> None:
         self._readers.close()
         self._steward.close()
         self._counters.close()
+        self._keepers.close()
 
     async def ask(self, caller: Caller, request: Request, kind: type[Kind] | tuple[type[Kind], ...]) -> Kind:
         """The answer of this kind, or of one of these. A Trouble is raised as a refusal."""
@@ -99,9 +101,14 @@ class Asker:
 
     async def resolve(self, caller: Caller, image: ImageSection) -> FoundImage:
         """What is at the address of a workspace's image."""
-        resolved = self.front.resolve(image.uri, image.digest or "", image.private, caller.uid, caller.gids)
+        resolved = self.front.resolve(
+            image.uri, image.digest or "", image.private, caller.uid, caller.gids, image.format or ""
+        )
         try:
             found = await self.wait_for(resolved)
+        except NotYet as error:
+            # Clients ask again by themselves, as long as their users let them.
+            raise of_busy(Busy(str(error), retry_after_s=1)) from error
         except ImageTrouble as error:
             problem = ErrorProblem(key="metadata.image.uri", message=str(error))
             raise refused(422, str(error), problems=[problem]) from error
@@ -125,6 +132,16 @@ class Asker:
             return await self._steward.do(function)
         except NotDone as error:
             raise of_trouble(error.trouble) from error
+
+    async def with_logins(self, caller: Caller, function: Callable[[LoginBook], Found]) -> Found:
+        """What is done with the caller's logins, which may ask a registry."""
+        try:
+            book = self.front.logins()
+            return await self._keepers.do(lambda: function(book), caller.uid, is_first=caller.is_admin)
+        except NotDone as error:
+            raise of_trouble(error.trouble) from error
+        except LoginFault as fault:
+            raise refused(422, str(fault)) from fault
 
     async def count(self, caller: Caller, wanted: WantedShares) -> ShareList:
         """Who takes what. Administrators do not wait for users who ask the same."""

@@ -59,7 +59,11 @@ def test_registry_that_wants_a_password_lets_nobody_else_read(
         uri = f"oras://{registry.address}/team/closed:v1"
         words = refusal(asks(registry.address), uri)
         # The port for credentials, of which nothing is configured yet.
-        known = RegistrySettings(frozenset([registry.address]), credentials=lambda _: ("ada", "secret"))
+        known = RegistrySettings(
+            frozenset([registry.address]),
+            credentials=lambda _: ("ada", "secret"),
+            allows_plain_logins=True,
+        )
         found = Session(read_reference(uri), known, WebSettings(), SystemClock()).look(10)
 
     assert "lets nobody read team/closed without a name and a password" in words

@@ -13,18 +13,17 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from cachemgr.base.steady import DOUBT_S, STEP_S
-from cachemgr.fetch.registry.session import PLATFORM
 from outrider.metadata.fields import Digest, Duration, Mode, Name, Size, Uri
 from outrider.metadata.validation import Section, contradiction
 from outrider.service.daemon.configuration.backend import BackendSection
 from outrider.service.daemon.configuration.jobs import JobsSection
+from outrider.service.daemon.configuration.registries import ConversionsSection, RegistriesSection
 from outrider.service.daemon.configuration.reservations import ReservationsSection
 from outrider.service.daemon.configuration.types import (
     Address,
     Names,
     Path,
     Rate,
-    Registries,
     Reserve,
     SocketPath,
     all_defaults,
@@ -322,19 +321,6 @@ class NamedImageSection(Section):
     readers: ReadersSection | None = Field(None, description="who may use it; without it everybody")
 
 
-class RegistriesSection(Section):
-    """Registries of container images and artefacts, from which users name images."""
-
-    plain_http: Registries = Field(
-        (),
-        description="registries without TLS, `HOST` or `HOST:PORT`; the nodes' plain_http names them, too",
-        json_schema_extra=given(""),
-    )
-    platform: Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9]+)?$", max_length=64)] = Field(
-        PLATFORM, description="which of an index's images is meant"
-    )
-
-
 class LogSection(Section):
     """What is written to stderr, where systemd's journal takes it."""
 
@@ -403,6 +389,9 @@ class Config(Section):
     registries: RegistriesSection = Field(
         default_factory=all_defaults(RegistriesSection), description="how registries are asked"
     )
+    conversions: ConversionsSection = Field(
+        default_factory=all_defaults(ConversionsSection), description="what is made of container images"
+    )
     backend: BackendSection = Field(description="the batch system, and where the nodes are")
     log: LogSection = Field(default_factory=all_defaults(LogSection), description="what is written down")
     backup: BackupSection = Field(
@@ -428,6 +417,10 @@ class Config(Section):
     def clock_path(self) -> str:
         """Where it is remembered what the time was believed to be."""
         return f"{self.state}/clock.json"
+
+    @property
+    def conversions_folder(self) -> str:
+        return self.conversions.folder or f"{self.state}/conversions"
 
     @property
     def backend_folder(self) -> str:

@@ -65,6 +65,7 @@ class Question:
     is_private: bool
     uid: int
     gids: tuple[int, ...] | None = None
+    format: str = ""
 
 
 class Lookups:
@@ -148,7 +149,7 @@ class Lookups:
         try:
             gids = groups_of(asked.uid) if asked.gids is None else asked.gids
             found: FoundImage | Unread | Exception = self._resolve(
-                asked.uri, asked.digest, asked.is_private, asked.uid, gids
+                asked.uri, asked.digest, asked.is_private, asked.uid, gids, asked.format
             )
         except ImageTrouble as error:
             found = error

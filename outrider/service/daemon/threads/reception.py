@@ -31,7 +31,7 @@ from outrider.service.front import (
     Submit,
     WantedShares,
 )
-from outrider.service.ports import FoundImage
+from outrider.service.ports import FoundImage, LoginBook
 from outrider.service.requests import Caller, Request
 
 MOST_KEYS = 1_000
@@ -97,9 +97,21 @@ class Reception:
         return self._loop.ask(caller, request)
 
     def resolve(
-        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+        self,
+        uri: str,
+        digest: str,
+        is_private: bool,
+        uid: int,
+        gids: tuple[int, ...],
+        image_format: str = "",
     ) -> Future[FoundImage]:
-        return self._workers.resolve(uri, digest, is_private, uid, gids)
+        return self._workers.resolve(uri, digest, is_private, uid, gids, image_format)
+
+    def logins(self) -> LoginBook:
+        found = self._workers.logins
+        if found is None:
+            raise NotDone(Trouble(code="unavailable", message="nobody can log in at registries here"))
+        return found
 
     def submit(self, caller: Caller, submission: Submit) -> Future[str]:
         """Hand a job over, once for each key."""

@@ -34,6 +34,7 @@ from outrider.service.ports import (
     DropLookup,
     FoundImage,
     ImageTrouble,
+    LoginBook,
     Look,
     NodeReport,
     NodeTrouble,
@@ -133,7 +134,13 @@ class Workers:
             task.give_up(str(error))
 
     def resolve(
-        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+        self,
+        uri: str,
+        digest: str,
+        is_private: bool,
+        uid: int,
+        gids: tuple[int, ...],
+        image_format: str = "",
     ) -> Future[FoundImage]:
         """What is at a URI. Raises Busy; the future raises ImageTrouble."""
         future: Future[FoundImage] = Future()
@@ -146,9 +153,15 @@ class Workers:
                 else:
                     future.set_result(found)
 
-        question = Question(uri=uri, digest=digest, is_private=is_private, uid=uid, gids=gids)
+        question = Question(
+            uri=uri, digest=digest, is_private=is_private, uid=uid, gids=gids, format=image_format
+        )
         self._lookups.ask(question, done)
         return future
+
+    @property
+    def logins(self) -> LoginBook | None:
+        return self._world.logins
 
     def with_rms(self, function: Callable[[BatchSystem], T], uid: int) -> Future[T]:
         """Let something be asked of the batch system in its turn. Raises Busy; the future, RmsError."""
@@ -196,7 +209,13 @@ class Workers:
             self.meter.count("outrider_calls_total", "lookup", outcome_of(found))
             done(found)
 
-        question = Question(uri=call.uri, digest=call.digest, is_private=call.is_private, uid=call.uid)
+        question = Question(
+            uri=call.uri,
+            digest=call.digest,
+            is_private=call.is_private,
+            uid=call.uid,
+            format=call.format,
+        )
         try:
             lookup = self._lookups.ask(question, tell)
         except Busy as error:

@@ -12,7 +12,6 @@ from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk, drop_drafts
 from cachemgr.base.steady import SteadyClock
-from cachemgr.fetch.registry.session import RegistrySettings
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.external import ask, program_runner
 from outrider.metadata.policies import Policies
@@ -25,9 +24,11 @@ from outrider.service.daemon.life import Providers
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.threads.loop import DeskLike
 from outrider.service.daemon.world.cluster import CLUSTERS, ClusterBackend, make_cluster
+from outrider.service.daemon.world.workshop import Workshop
 from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk
 from outrider.service.images import Catalogue, CatalogueImage, Hashes, Resolver, opener
+from outrider.service.images.catalogue import Made
 from outrider.service.meter import Meter
 from outrider.service.nodes.embedded import EmbeddedNodes
 from outrider.service.nodes.hooks import PoolHooks
@@ -67,17 +68,20 @@ def make_backend(
 ) -> VirtualBackend | ClusterBackend:
     """The world that the configuration names. Raises InputError or BackendError; nothing runs yet."""
     clock = _steady_clock(config)
-    catalogue = catalogue_of(config)
+    promised = Promised()
+    workshop = Workshop(config, clock, log, promised)
+    catalogue = catalogue_of(config, workshop.source_of)
     drop_drafts(RealDisk(), os.path.realpath(config.state))
     ceiling = Ceiling(config.limits.image_bytes, config.pools.size_bytes)
-    resolver = _resolver(config, catalogue, ceiling, clock)
-    promised = Promised()
+    resolver = _resolver(config, catalogue, ceiling, clock, workshop)
     if config.backend.kind in CLUSTERS:
-        return make_cluster(config.backend, catalogue, resolver, promised, log, ceiling, clock)
-    return _virtual(config, clock, catalogue, resolver, promised, log, environment, ceiling)
+        return make_cluster(config.backend, catalogue, resolver, promised, log, ceiling, clock, workshop)
+    return _virtual(config, clock, catalogue, resolver, promised, log, environment, ceiling, workshop)
 
 
-def _resolver(config: Config, catalogue: Catalogue, ceiling: Ceiling, clock: SteadyClock) -> Resolver:
+def _resolver(
+    config: Config, catalogue: Catalogue, ceiling: Ceiling, clock: SteadyClock, workshop: Workshop
+) -> Resolver:
     hashes = Hashes(
         Path(config.state) / "hashes.json",
         clock,
@@ -89,11 +93,11 @@ def _resolver(config: Config, catalogue: Catalogue, ceiling: Ceiling, clock: Ste
         hashes=hashes,
         clock=clock,
         catalogue=catalogue,
-        registry_settings=RegistrySettings(
-            frozenset(config.registries.plain_http), config.registries.platform
-        ),
+        registry_settings=workshop.registries,
         most_bytes=ceiling,
         limit_s=config.timings.lookup_s,
+        converter=workshop.converter,
+        logins=workshop.logins,
     )
 
 
@@ -117,6 +121,7 @@ def _virtual(
     log: TracingLog,
     environment: Mapping[str, str],
     ceiling: Ceiling,
+    workshop: Workshop,
 ) -> VirtualBackend:
     section = config.backend
     folder = Path(config.backend_folder)
@@ -148,8 +153,9 @@ def _virtual(
         resolve=resolver,
         promised=promised,
         ceiling=ceiling,
+        logins=workshop.logins,
     )
-    return VirtualBackend(nodes, rms, world)
+    return VirtualBackend(nodes, rms, world, workshop)
 
 
 def _batch_system(
@@ -178,7 +184,10 @@ def _batch_system(
 class VirtualBackend:
     """Nodes with real pools on this machine, and a batch system in this process."""
 
-    def __init__(self, nodes: EmbeddedNodes, rms: EmbeddedSystem | Twin, world: World) -> None:
+    def __init__(
+        self, nodes: EmbeddedNodes, rms: EmbeddedSystem | Twin, world: World, workshop: Workshop
+    ) -> None:
+        self._workshop = workshop
         self._nodes = nodes
         self._rms = rms
         self._world = world
@@ -188,6 +197,7 @@ class VirtualBackend:
         return self._world
 
     def start(self) -> None:
+        self._workshop.start(())
         try:
             self._nodes.start()
         except EmbeddedError as error:
@@ -197,14 +207,15 @@ class VirtualBackend:
 
     def stop(self) -> None:
         """End the nodes' daemons. Jobs go on, and the next service finds them."""
+        self._workshop.stop()
         if isinstance(self._rms, EmbeddedSystem):
             self._rms.stop()
         self._nodes.stop()
 
 
-def catalogue_of(config: Config) -> Catalogue:
+def catalogue_of(config: Config, made: Made = lambda uri, digest: None) -> Catalogue:
     """The site's images, with the numbers of those who may use them. Raises InputError."""
-    return Catalogue(
+    images = (
         CatalogueImage(
             name=name,
             uri=image.uri,
@@ -215,6 +226,7 @@ def catalogue_of(config: Config) -> Catalogue:
         )
         for name, image in config.images.items()
     )
+    return Catalogue(images, made)
 
 
 def _readers(name: str, image: NamedImageSection) -> Readers | None:

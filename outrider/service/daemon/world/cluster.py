@@ -17,6 +17,7 @@ from outrider.service.daemon.configuration.backend import BackendSection
 from outrider.service.daemon.errors import BackendError
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.signing import signer
+from outrider.service.daemon.world.workshop import Workshop
 from outrider.service.images import Catalogue
 from outrider.service.nodes.remote import Addresses, RemoteNodes
 from outrider.service.ports import Ceiling, Promised, Resolve, World
@@ -40,7 +41,9 @@ SLURM_COMMANDS = ("scontrol", "squeue", "sinfo", "sbatch", "scancel")
 class ClusterBackend:
     """Nothing of it runs in this process but connections to nodes."""
 
-    def __init__(self, nodes: RemoteNodes, world: World) -> None:
+    def __init__(self, nodes: RemoteNodes, world: World, workshop: Workshop, keys: Sequence[bytes]) -> None:
+        self._workshop = workshop
+        self._keys = keys
         self._nodes = nodes
         self._world = world
 
@@ -50,8 +53,10 @@ class ClusterBackend:
 
     def start(self) -> None:
         """Whether the batch system and the nodes answer is seen by whoever asks them, and may change."""
+        self._workshop.start(self._keys)
 
     def stop(self) -> None:
+        self._workshop.stop()
         self._nodes.close()
 
 
@@ -63,6 +68,7 @@ def make_cluster(
     log: TracingLog,
     ceiling: Ceiling,
     clock: SteadyClock,
+    workshop: Workshop,
 ) -> ClusterBackend:
     """Raises BackendError if something is missing on this machine.
 
@@ -82,8 +88,9 @@ def make_cluster(
         promised=promised,
         sign=signer(keys[0]),
         ceiling=ceiling,
+        logins=workshop.logins,
     )
-    return ClusterBackend(nodes, world)
+    return ClusterBackend(nodes, world, workshop, keys)
 
 
 def _slurm(section: BackendSection, clock: SteadyClock, log: TracingLog) -> BatchSystem:

@@ -362,4 +362,10 @@ class JobManager:
 def _question(entry: JobEntry) -> ResolveImage:
     assert entry.lines is not None
     lines = entry.lines
-    return ResolveImage(uri=lines.image, digest=lines.digest, is_private=lines.is_private, uid=entry.job.uid)
+    return ResolveImage(
+        uri=lines.image,
+        digest=lines.digest,
+        is_private=lines.is_private,
+        uid=entry.job.uid,
+        format=lines.format,
+    )

@@ -50,6 +50,16 @@ class Query(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
+class LoginBody(Body):
+    """A name and a password at a registry. They are shown to nobody again."""
+
+    host: str = Field(max_length=260, pattern=_LINE, description="the registry, HOST or HOST:PORT")
+    user: str = Field(max_length=8_192, pattern=_LINE, description="the name there")
+    password: str = Field(
+        max_length=8_192, pattern=_LINE, description="the password, or a token in its place"
+    )
+
+
 class WorkspaceBody(Body):
     """A workspace's text as its user wrote it, and what options change in its deployment."""
 

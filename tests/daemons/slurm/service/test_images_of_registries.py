@@ -14,6 +14,7 @@ from outrider.cli.demo.images import write_image
 from testbed.clustersite import REGISTRY, REGISTRY_PORT, ServedImage
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
+from tests.daemons.containers.container_images import entry, layer, push
 from tests.daemons.registries.registry_server import Registry, need, running
 from tests.daemons.reservations import reserve, shown, wait_reservation
 from tests.daemons.slurm.service.jobs import arrived_s, ended, output, script, wait_in_slurm
@@ -43,14 +44,22 @@ class Shelf:
         path = self._folder / f"{name}.qcow2"
         write_image(path, content_bytes)
         pushed = self._here.push(f"team/{name}", "v1", path.read_bytes(), title=path.name)
+        self._carry()
+        uri = f"oras://{REGISTRY}/team/{name}:v1"
+        image = ServedImage(name=name, uri=uri, digest=pushed.digest, size_bytes=pushed.size_bytes)
+        return image, pushed.manifest
+
+    def _carry(self) -> None:
         data = self._here.folder / "data"
         for each in sorted(data.rglob("*")):
             if each.is_file():
                 self._site.cluster.write(HOST, f"{FOLDER}/{each.relative_to(data)}", each.read_bytes())
         shutil.rmtree(data)
-        uri = f"oras://{REGISTRY}/team/{name}:v1"
-        image = ServedImage(name=name, uri=uri, digest=pushed.digest, size_bytes=pushed.size_bytes)
-        return image, pushed.manifest
+
+    def push_container(self, name: str, layers: list[bytes]) -> str:
+        push(self._here, f"team/{name}", layers)
+        self._carry()
+        return f"docker://{REGISTRY}/team/{name}:v1"
 
     def sent(self, name: str) -> list[tuple[int, int]]:
         """Status and bytes of each answer with this image's bytes."""
@@ -108,6 +117,21 @@ def test_job_whose_script_names_a_reference_begins_with_its_image(site: Outrider
     assert arrived_s(site, image)[found.nodes] <= found.start_s
     assert shelf.sent("narrow") == [(200, image.size_bytes)]
     assert site.asked(found.nodes, "show", image.digest)["uri"] == f"{image.uri}@{manifest}"
+
+
+def test_container_image_is_converted_on_the_head_and_passed_on_from_it(
+    site: OutriderSite, shelf: Shelf
+) -> None:
+    need("sqfstar")
+    uri = shelf.push_container("layers", [layer(entry("bin/tool", b"x" * MB, mode=0o755))])
+    lines = f"#!/bin/sh\n#OUTRIDER image: {uri}\n#OUTRIDER format: sif\n"
+
+    job = site.submit(script(None).replace("#!/bin/sh\n", lines), "-t1", "-N2")
+    found = ended(site, job)
+
+    assert found.state == "COMPLETED", output(site, job)
+    assert output(site, job).count(" #!/") == 2, output(site, job)
+    assert [status for status, _ in shelf.sent("layers")] == [200, 200], "its settings and its layer, once"
 
 
 def test_reservation_of_what_the_registry_does_not_have_is_refused_at_once(

@@ -179,7 +179,9 @@ class FakeNodes:
         return NodeReport(node=call.node, at_s=0, limit_bytes=10, used_bytes=0, shares=shares)
 
 
-def no_images(uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]) -> FoundImage:
+def no_images(
+    uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...], image_format: str = ""
+) -> FoundImage:
     if uri.startswith("good"):
         return FoundImage(size_bytes=7, digest="sha256:" + "0" * 64)
     raise ImageTrouble(f"image {uri}: there is none")

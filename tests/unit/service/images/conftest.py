@@ -48,7 +48,7 @@ class Reader(Resolver):
     """Reads at once what has to be read."""
 
     def __call__(
-        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...], image_format: str = ""
     ) -> FoundImage:
         found = super().__call__(uri, digest, is_private, uid, gids)
         if not isinstance(found, Unread):

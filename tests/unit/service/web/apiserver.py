@@ -52,7 +52,7 @@ from outrider.service.front import (
     Submit,
     WantedShares,
 )
-from outrider.service.ports import FoundImage, ImageTrouble
+from outrider.service.ports import FoundImage, ImageTrouble, Login, LoginBook
 from outrider.service.requests import Caller, Recall, Request
 from outrider.service.web.app import make_app
 from outrider.service.web.connections.munge import Munge
@@ -252,6 +252,19 @@ def done(value: Any) -> Future[Any]:
     return future
 
 
+class KnownLogins:
+    """A book of logins that takes whatever it is told."""
+
+    def add(self, uid: int, host: str, user: str, password: str) -> Login:
+        return Login(host=host, user=user, since_s=NOW_S)
+
+    def drop(self, uid: int, host: str) -> bool:
+        return True
+
+    def of(self, uid: int) -> tuple[Login, ...]:
+        return (Login(host="registry.example.org", user="ada", since_s=NOW_S),)
+
+
 @dataclass(kw_only=True)
 class ScriptedFront:
     """Answers from a table, and remembers what it was asked. An exception in the table is raised,
@@ -283,7 +296,7 @@ class ScriptedFront:
         return self._given(self.answers[type(request).__name__])
 
     def resolve(
-        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...], image_format: str = ""
     ) -> Future[FoundImage]:
         self.resolved.append((uri, digest, is_private, uid, gids))
         return self._given(self.found)
@@ -291,6 +304,9 @@ class ScriptedFront:
     def submit(self, caller: Caller, submission: Submit) -> Future[str]:
         self.asked.append((caller, submission))
         return self._given(self.job)
+
+    def logins(self) -> LoginBook:
+        return KnownLogins()
 
     def shares(self, caller: Caller, wanted: WantedShares) -> ShareList:
         self.asked.append((caller, wanted))

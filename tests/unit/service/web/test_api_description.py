@@ -52,6 +52,7 @@ def test_no_object_takes_what_it_does_not_know() -> None:
         "SubmitBody",
         "StartingBody",
         "BackupBody",
+        "LoginBody",
     }
     assert set(bodies) == asking
     assert all(each["additionalProperties"] is False for each in bodies.values())

@@ -184,3 +184,11 @@ def test_decoder_that_fails_is_the_services_trouble(
     assert check_error(reply, 503, "unavailable")
     assert [event for _, event, _ in server.tally.lines] == ["credential not decoded"]
     assert server.front.asked == []
+
+
+def test_nobody_logs_in_over_the_network(remote: Server, munged: Munged) -> None:
+    body = b'{"host": "registry.example.org", "user": "ada", "password": "x"}'
+    credential = munged.encode(hash_request("POST", "/v1/logins", "", body))
+    reply = send(remote, credential, "POST", "/v1/logins", body)
+
+    assert "on the service's own machine" in check_error(reply, 403, "not-allowed")["message"]

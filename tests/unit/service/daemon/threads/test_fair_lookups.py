@@ -29,7 +29,7 @@ class Servers:
         self.closed: list[str] = []
 
     def __call__(
-        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...], image_format: str = ""
     ) -> FoundImage | Unread:
         self.asked.append(uri)
         if "silent" in uri:

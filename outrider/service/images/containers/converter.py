@@ -1,0 +1,184 @@
+"""The service's converter: each image once at a time, so many at once, users in turns.
+
+A conversion goes on when nobody waits for it any more: what it makes is for everybody, and who asks again
+finds it further on. It ends with the service, which leaves nothing half made; who asks the next
+one begins it again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from cachemgr.base.shares import Shares
+from cachemgr.fetch.registry.manifests import Container
+from outrider.service.images.containers.conversion import AS_IT_IS, Means, Telling, convert, ids_of, tool_of
+from outrider.service.images.containers.faults import ConversionFault
+from outrider.service.images.containers.layers import BlobSource
+from outrider.service.images.containers.made import MadeImage, Recipe
+from outrider.service.meter import Log
+from outrider.service.ports import ImageTrouble, NotYet
+from outrider.service.turns import Turns
+
+WAIT_S = 5.0
+"""So long an answer waits for a conversion; who asked is told how far it is, and asks again."""
+LOOK_S = 0.5
+MOST_WAITING = 256
+PORTION = 4
+"""One user has at most a quarter of what is left."""
+FAULT_S = 30.0
+"""For so long a failed conversion is not begun again."""
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    name: str
+    container: Container
+    recipe: Recipe
+    source: BlobSource
+    uid: int
+    telling: Telling
+    ended: threading.Event = field(default_factory=threading.Event)
+    result: MadeImage | None = None
+    fault: str = ""
+    ended_s: float = 0.0
+
+
+class Converter:
+    """Any thread may call. `find` knows what is made already, `make` waits for what is not."""
+
+    def __init__(
+        self,
+        means: Means,
+        *,
+        at_once: int = 2,
+        user: str,
+        log: Log,
+        default_format: str = "squashfs",
+        wait_s: float = WAIT_S,
+    ) -> None:
+        """`user` is whom root becomes. `default_format` is that of images whose user says nothing."""
+        self._means = means
+        self.default_format = default_format
+        self._free = at_once
+        self._user = user
+        self._log = log
+        self._wait_s = wait_s
+        self._guard = threading.Lock()
+        self._jobs: dict[str, _Job] = {}
+        """What is under way or waits, and what has failed lately."""
+        self._waiting: Turns[_Job] = Turns()
+        self._is_closed = False
+        self._tool = ""
+        self.shared = Shares("conversions", most=MOST_WAITING, most_of_one=MOST_WAITING, portion=PORTION)
+
+    def recipe(self, manifest: str, image_format: str, scope: str) -> Recipe:
+        """How an image is made here. Raises ImageTrouble where nothing can be made."""
+        if not self._tool:
+            try:
+                self._tool = tool_of(self._means)
+            except ConversionFault as fault:
+                raise ImageTrouble(str(fault)) from fault
+        return Recipe(manifest=manifest, format=image_format, tool=self._tool, scope=scope)
+
+    def find(self, recipe: Recipe) -> MadeImage | None:
+        return self._means.made.find(recipe)
+
+    def make(
+        self,
+        name: str,
+        container: Container,
+        recipe: Recipe,
+        source: BlobSource,
+        uid: int,
+        is_wanted: Callable[[], bool],
+    ) -> MadeImage:
+        """Join the conversion, or begin it. Raises ImageTrouble, also while it is not done."""
+        job = self._joined(name, container, recipe, source, uid)
+        clock = self._means.clock
+        until_s = clock.monotonic_s() + self._wait_s
+        while is_wanted() and clock.monotonic_s() < until_s and not job.ended.wait(LOOK_S):
+            pass
+        if not job.ended.is_set():
+            what = "brought to the head" if recipe.format == AS_IT_IS else f"converted to {recipe.format}"
+            raise NotYet(
+                f"the image {name} is being {what}, and nothing is planned before "
+                "its size "
+                f"is known: {job.telling}; ask again"
+            )
+        if job.result is None:
+            raise ImageTrouble(f"the image {name} cannot be converted: {job.fault}")
+        return job.result
+
+    def close(self) -> None:
+        """Begin nothing any more, and end what runs."""
+        with self._guard:
+            self._is_closed = True
+
+    def _joined(self, name: str, container: Container, recipe: Recipe, source: BlobSource, uid: int) -> _Job:
+        with self._guard:
+            found = self._jobs.get(recipe.key)
+            now_s = self._means.clock.monotonic_s()
+            if found is not None and (not found.ended.is_set() or now_s - found.ended_s < FAULT_S):
+                return found
+            if not self.shared.take(uid, is_privileged=uid == 0):
+                raise ImageTrouble(
+                    f"the image {name} is not converted now: {self.shared.held_by(uid)} of yours are, or "
+                    "wait "
+                    "for it; ask again when one is done"
+                )
+            job = _Job(name, container, recipe, source, uid, Telling(container))
+            self._jobs[recipe.key] = job
+            self._waiting.put(uid, job, is_first=uid == 0)
+            self._begin()
+            return job
+
+    def _begin(self) -> None:
+        """Start those whose turn it is. The guard is held."""
+        while self._free > 0 and not self._is_closed:
+            taken = self._waiting.take()
+            if taken is None:
+                return
+            self._free -= 1
+            threading.Thread(target=self._work, args=(taken[1],), name="conversion", daemon=True).start()
+
+    def _work(self, job: _Job) -> None:
+        began_s = self._means.clock.monotonic_s()
+        self._log.info("conversion begins", image=job.name, format=job.recipe.format, uid=job.uid)
+        try:
+            means = self._means if job.recipe.format == AS_IT_IS else self._with_ids()
+            job.result = self.find(job.recipe) or convert(
+                job.container, job.recipe, job.source, means, job.telling, lambda: not self._is_closed
+            )
+        except ConversionFault as fault:
+            job.fault = str(fault)
+        except Exception as error:  # noqa: BLE001 - whoever waits is told, whatever it is
+            job.fault = f"a fault of Outrider itself: {type(error).__name__}: {error}"
+        took_s = self._means.clock.monotonic_s() - began_s
+        with self._guard:
+            self._free += 1
+            self.shared.give(job.uid)
+            self._waiting.charge(job.uid, took_s)
+            job.ended_s = self._means.clock.monotonic_s()
+            if job.result is not None:
+                del self._jobs[job.recipe.key]
+            self._forget(job.ended_s)
+            job.ended.set()
+            self._begin()
+        self._log.info(
+            "conversion ended",
+            image=job.name,
+            format=job.recipe.format,
+            took_s=round(took_s, 1),
+            fault=job.fault,
+        )
+
+    def _with_ids(self) -> Means:
+        return replace(self._means, ids=ids_of(self._user))
+
+    def _forget(self, now_s: float) -> None:
+        for key in [
+            key for key, job in self._jobs.items() if job.ended.is_set() and now_s - job.ended_s >= FAULT_S
+        ]:
+            del self._jobs[key]
