@@ -25,6 +25,7 @@ TICKET = "ticket"
 KINDS = frozenset({HOLD, RELEASE, BIND, TICKET})
 SIGNAL = "signal"
 REQUEUE = "requeue"
+SAVE = "save"
 NO_TICKET = "none"
 """What a job carries that waits for its ticket."""
 _SUBJECT = "job "
@@ -110,6 +111,11 @@ def signal_effect(fields: YieldFields, now_s: int) -> Effect:
     return _yield_effect(SIGNAL, fields, now_s, now_s)
 
 
+def save_effect(fields: YieldFields, now_s: int) -> Effect:
+    """Let a job save its machine and go by itself."""
+    return _yield_effect(SAVE, fields, now_s, now_s)
+
+
 def requeue_effect(fields: YieldFields, now_s: int) -> Effect:
     """Let a job be requeued when its time has come."""
     return _yield_effect(REQUEUE, fields, now_s, max(now_s, fields.requeue_s))
@@ -123,10 +129,12 @@ def yield_fields(effect: Effect) -> YieldFields:
 
 def carry_out_for_job(effect: Effect, job: str, rms: BatchSystem, sign: Sign | None) -> None:
     """Do it. Raises what the batch system raises. A job has its ticket before it may start."""
-    if effect.kind in (SIGNAL, REQUEUE):
+    if effect.kind in (SIGNAL, SAVE, REQUEUE):
         fields = yield_fields(effect)
         if effect.kind == SIGNAL:
             rms.signal(job, fields.signal, fields.run_s)
+        elif effect.kind == SAVE:
+            rms.save(job, fields.run_s, fields.reason)
         else:
             rms.requeue(job, fields.run_s, fields.reason)
         return

@@ -20,6 +20,10 @@ MARGIN_S, GRACE_S, MOST_GRACE_S = 40, 30, 120
 NOTICE_S = MARGIN_S + GRACE_S
 YIELDING = f"preemptible: requeue\ncheckpoint: USR1\ngrace: {GRACE_S}s\n"
 SILENT = "preemptible: requeue\n"
+MACHINE = "run: vm\npreemptible: suspend\n"
+SAVING_RATE = 64 << 20
+MEMORY_MIB = 1024
+SAVING_S = 5 + 1024 // 64
 SETTINGS = Settings(
     link_rate_bytes_per_s=RATE,
     reserve_s=60,
@@ -27,6 +31,8 @@ SETTINGS = Settings(
     allows_preemptible=True,
     most_requeue_grace_s=MOST_GRACE_S,
     requeue_margin_s=MARGIN_S,
+    allows_machines=True,
+    saving_rate_bytes_per_s=SAVING_RATE,
 )
 SETTLED_S = 320
 """Nodes have been asked what they have."""
@@ -394,3 +400,49 @@ def test_slow_batch_system_is_no_alarm(tmp_path: Path) -> None:
         assert "does not yield" not in text
         assert "endangered" not in text
         assert show(site, answer.name, BOB).reservation.state == "active"
+
+
+def test_machine_is_told_as_early_as_its_memory_needs_and_goes_by_itself(site: Sandbox) -> None:
+    running(site, "")
+    key = running(site, MACHINE, memory_mib=MEMORY_MIB)
+
+    answer = reserve(site, BOB, start="now+200s", duration="100s")
+    assert answer.start_s is not None
+    site.sleep(answer.start_s - site.now_s + 250)
+
+    assert happened(site, key, "saving") == [answer.start_s - MARGIN_S - SAVING_S]
+    # It goes as soon as it has saved its machine, and is not requeued besides.
+    assert happened(site, key, "leaving") == happened(site, key, "saving")
+    assert len(happened(site, key, "running")) == 2
+    assert happened(site, key, "running")[1] >= answer.start_s + 100
+
+
+def test_machines_on_one_node_share_its_disk(site: Sandbox) -> None:
+    running(site, "")
+    two = [running(site, MACHINE, memory_mib=MEMORY_MIB, cpus=4) for _ in range(2)]
+
+    answer = reserve(site, BOB, start="now+200s", duration="100s")
+    assert answer.start_s is not None
+    site.sleep(answer.start_s - site.now_s)
+
+    for key in two:
+        assert happened(site, key, "saving") == [answer.start_s - MARGIN_S - (5 + 2 * 1024 // 64)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "memory_mib", "words"),
+    [
+        (replace(SETTINGS, allows_machines=False), MEMORY_MIB, "jobs.machines"),
+        (replace(SETTINGS, allows_preemptible=False), MEMORY_MIB, "jobs.preemptible"),
+        (SETTINGS, 0, "how much memory"),
+    ],
+)
+def test_what_a_site_does_not_give_a_machine_is_said(
+    tmp_path: Path, settings: Settings, memory_mib: int, words: str
+) -> None:
+    for made in _made(tmp_path, settings):
+        key = made.submit(more=MACHINE, memory_mib=memory_mib)
+        made.sleep(30)
+
+        assert words in " ".join(made.notes[key])
+        assert state(made, key) is JobState.HELD
