@@ -25,7 +25,7 @@ from outrider.cli.errors import (
 MODULES = {
     "asking.reserve": ("reserve", "plan", "modify"),
     "asking.reservations": ("list", "show", "explain", "cancel"),
-    "asking.jobs": ("jobs",),
+    "asking.jobs": ("jobs", "suspend", "resume"),
     "asking.watch": ("watch",),
     "asking.top": ("top",),
     "asking.timeline": ("timeline",),

@@ -264,8 +264,9 @@ class BatchSystem(Protocol):
         One that waits already is held. `Refused` if it runs since another time, or cannot be requeued.
         """
 
-    def save(self, job: str, start_s: int, reason: str) -> None:
+    def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
         """As `requeue`, of a job in a virtual machine: it saves that first, and leaves its nodes when it has.
+        With `is_kept` it is suspended then, until `resume` lets it wait for nodes, held as by `hold`.
 
         How long that takes is the job's; until it has, asking again changes nothing. When it starts again, on
         the node where its machine is, it has the time that was left.

@@ -187,7 +187,7 @@ class EmbeddedSystem:
         with self._call():
             self._twin.requeue(job, start_s, reason)
 
-    def save(self, job: str, start_s: int, reason: str) -> None:
+    def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
         raise Refused(f"job {job} cannot be saved: there are no virtual machines on this site")
 
     def cancel(self, job: str, reason: str) -> None:

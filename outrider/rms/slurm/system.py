@@ -153,6 +153,12 @@ class SlurmSystem:
                 return
             if not found.is_waiting:
                 raise Unavailable(f"job {job} is still being saved: ask again")
+            if known.record.saved is not None:
+                # It has to be led to its machine: it waits for that, held.
+                self._write(
+                    found, known, replace(known.record, is_suspended=False, is_held=True, is_stopped=True)
+                )
+                return
             if found.is_stopped:
                 self._commands.ask("scontrol", "release", found.address)
             self._write(found, known, replace(known.record, is_suspended=False))
@@ -186,7 +192,7 @@ class SlurmSystem:
                 self._write(found, self._seen.job(job), known.record)
                 raise
 
-    def save(self, job: str, start_s: int, reason: str) -> None:
+    def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
         """By a signal that its machine's keeper knows, since the TERM of a requeue would end it. The keeper
         gives the job back when all is saved; what is to become of it then is written before."""
         with self._guard:
@@ -203,6 +209,7 @@ class SlurmSystem:
                 known.record.said(reason),
                 is_held=True,
                 is_stopped=True,
+                is_suspended=is_kept,
                 priority=run.priority,
                 saved=saved_by(known, found.nodes[0], run.start_s, self._clock.now_s()),
             )

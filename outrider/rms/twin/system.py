@@ -197,7 +197,7 @@ class Twin:
                 found.shown = reason
                 self._world.leave(found, JobState.PENDING, reason)
 
-    def save(self, job: str, start_s: int, reason: str) -> None:
+    def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
         with self._call("save"):
             found = self._found(job)
             if found.state in WAITING:
@@ -210,7 +210,7 @@ class Twin:
                 found.holders.add(Holder.OURS)
                 found.shown = reason
                 self._world.log_change("saving", job, reason)
-                self._world.leave(found, JobState.PENDING, reason)
+                self._world.leave(found, JobState.SUSPENDED if is_kept else JobState.PENDING, reason)
 
     def cancel(self, job: str, reason: str) -> None:
         with self._call("cancel"):

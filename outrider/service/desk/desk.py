@@ -55,7 +55,9 @@ from outrider.service.requests import (
     Modify,
     Reconcile,
     Reserve,
+    ResumeJob,
     ShowStatus,
+    SuspendJob,
     Ticked,
     Woken,
 )
@@ -218,6 +220,8 @@ class Desk:
             )
         if isinstance(request, Cancel):
             return dispatch.cancel(request, caller, self._store_trouble)
+        if isinstance(request, (SuspendJob, ResumeJob)):
+            return dispatch.suspension(request, caller, self._store_trouble)
         if isinstance(request, (BeginSubmission, EndSubmission)):
             return remember(dispatch.site, request, caller, self._store_trouble)
         if isinstance(request, Reconcile):

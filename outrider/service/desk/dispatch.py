@@ -9,6 +9,7 @@ from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, TransferList, Trouble
+from outrider.service.desk import machine_orders
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.reservations.admission import Doubtful, Wish, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
@@ -34,9 +35,11 @@ from outrider.service.requests import (
     Recall,
     Request,
     Reserve,
+    ResumeJob,
     Show,
     ShowJob,
     ShowTimeline,
+    SuspendJob,
 )
 from outrider.store.errors import Conflict
 from outrider.store.records import RecordedAnswer as StoredAnswer
@@ -154,6 +157,14 @@ class RequestDispatch:
         why = "cancelled by its user" if is_own else f"cancelled by {caller.user}"
         self._parts.lifecycle.cancel(found, caller, why)
         return views.details(found.record, caller)
+
+    def suspension(self, request: SuspendJob | ResumeJob, caller: Caller, store_trouble: str) -> Answer:
+        """Suspend a job's machine, or let it go on; how the job stands."""
+        if store_trouble:
+            return Trouble(code="unavailable", message=store_trouble)
+        entry = self._parts.jobs.entries.get(request.job)
+        trouble = machine_orders.order(self.site, entry, request, caller)
+        return trouble or self._parts.job_views.details(ShowJob(job=request.job), caller)
 
     def _reserve(self, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool) -> Decision | Doubtful:
         parts = self._parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
 import pytest
 
@@ -11,8 +12,8 @@ from cachemgr.machines.keeper import PROGRAM
 from testbed.site import OutriderSite, ServedImage
 from testbed.slurm import HEAD
 from tests.daemons.machines.linux_guest import APPEND, linux_guest
-from tests.daemons.reservations import reserve, wait_reservation, workspace
-from tests.daemons.slurm.service.failing import fill
+from tests.daemons.reservations import reserve, shown, wait_reservation, workspace
+from tests.daemons.slurm.service.failing import fill, kill_service
 from tests.daemons.slurm.service.jobs import ended, output, restarts, script, seen, wait_for, wait_in_slurm
 
 MB = 1_000_000
@@ -121,3 +122,110 @@ def limit_min(site: OutriderSite, job: str) -> int:
     shown = site.cluster.run(HEAD, ["squeue", "-h", "--states=all", f"--jobs={job}", "-o%l"]).stdout.strip()
     hours, minutes, _ = (["0", *shown.split(":")])[-3:]
     return int(hours) * 60 + int(minutes)
+
+
+def counted_to(site: OutriderSite, job: str, last: int) -> bool:
+    return said(site, job).split() == ["began", *(str(number) for number in range(1, last + 1))]
+
+
+def kept_on(site: OutriderSite, node: str) -> list[str]:
+    """What there is of machines on a node: their processes, and what is in their folders."""
+    uid = site.cluster.people.of("ada").uid
+    command = f"pgrep -u {uid} -l qemu; ls -A /var/tmp/outrider-{uid} 2>/dev/null"
+    return site.cluster.run(node, ["/bin/sh", "-c", command], check=False).stdout.split()
+
+
+def test_four_nodes_full_of_machines_make_way_for_three_and_all_end_right(machines: OutriderSite) -> None:
+    site = machines
+    image, last = site.image("full.qcow2", 4 * MB), 500
+    workspace(site, "flock", 8 * MB)
+    jobs = []
+    for node in site.cluster.nodes:
+        place = f"{site.home()}/project/{node}"
+        site.cluster.run(HEAD, ["mkdir", "-p", place], user="ada")
+        more = "#OUTRIDER preemptible: suspend\n"
+        work = f"cd {place}\n{COUNTING.format(last=last)}"
+        jobs.append(submit(site, image, work, "-c1", f"-w{node}", more=more))
+    for job in jobs:
+        wait_for(site, job, "RUNNING")
+        wait_until_said(site, job, "3")
+
+    answer = reserve(site, "flock", "--nodes=3", "--start=now+75s", "-t15s")
+    name = str(answer["name"])
+    wait_in_slurm(site, name, is_there=True)
+    inside = site.submit(script(None), "-t1", "-N3", f"--reservation={name}")
+    within = ended(site, inside, BOOT_S)
+    wait_reservation(site, name, "ended")
+    over = [ended(site, job, 2 * BOOT_S) for job in jobs]
+
+    assert answer["result"] == "accepted", answer
+    assert within.state == "COMPLETED", output(site, inside)
+    receipt = shown(site, name)["receipt"]
+    assert isinstance(receipt, Mapping)
+    assert receipt["is_met"] is True
+    assert [each.state for each in over] == ["COMPLETED"] * 4, [said(site, job)[-300:] for job in jobs]
+    assert all(counted_to(site, job, last) for job in jobs)
+    assert sorted(restarts(site, job) for job in jobs) == ["Restarts=0", *["Restarts=1"] * 3]
+    assert [kept_on(site, node) for node in site.cluster.nodes] == [[]] * 4
+
+
+def test_service_killed_while_a_machine_is_saved_finds_it_again(machines: OutriderSite) -> None:
+    site = machines
+    image, last = site.image("killed.qcow2", 4 * MB), 500
+    workspace(site, "sudden", 8 * MB)
+    firm = [fill(site, node) for node in ("n2", "n3", "n4")]
+    job = submit(
+        site, image, COUNTING.format(last=last), "-c1", "-wn1", more="#OUTRIDER preemptible: suspend\n"
+    )
+    wait_for(site, job, "RUNNING")
+    wait_until_said(site, job, "3")
+
+    name = str(reserve(site, "sudden", "--nodes=1", "--start=now+75s", "-t15s")["name"])
+    wait_in_slurm(site, name, is_there=True)
+    inside = site.submit(script(None), "-t1", f"--reservation={name}")
+    site.cluster.wait_for("the signal", lambda: '"saved":[' in seen(site, job).admin_comment, logs=site.logs)
+    kill_service(site)
+    site.start_service()
+    within = ended(site, inside, BOOT_S)
+    back = ended(site, job, BOOT_S)
+    for each in firm:
+        site.cluster.run(HEAD, ["scancel", each], user="ada")
+
+    assert (within.state, within.nodes) == ("COMPLETED", "n1"), output(site, inside)
+    assert (back.state, back.nodes) == ("COMPLETED", "n1"), said(site, job)
+    assert counted_to(site, job, last)
+    assert restarts(site, job) == "Restarts=1"
+
+
+def test_keeper_that_is_killed_leaves_no_machine(machines: OutriderSite) -> None:
+    site = machines
+    image = site.image("orphan.qcow2", 4 * MB)
+    job = submit(site, image, COUNTING.format(last=9000), "-c1", "-wn1")
+    wait_for(site, job, "RUNNING")
+    wait_until_said(site, job, "3")
+    before = kept_on(site, "n1")
+
+    site.cluster.run("n1", ["/bin/sh", "-c", "kill -9 $(pgrep -f outrider/machine)"])
+    done = ended(site, job)
+    site.cluster.wait_for(
+        "no machine", lambda: kept_on(site, "n1") == [], logs=lambda: str(kept_on(site, "n1"))
+    )
+
+    assert f"job-{job}" in before
+    assert done.state == "FAILED"
+
+
+def test_end_of_its_time_reaches_the_script(machines: OutriderSite) -> None:
+    site = machines
+    image = site.image("ended.qcow2", 4 * MB)
+    work = "trap 'echo told > told; exit 3' TERM\necho ready\nwhile :; do sleep 0.1; done\n"
+    job = submit(site, image, work, "-c1", "-wn1")
+    wait_for(site, job, "RUNNING")
+    wait_until_said(site, job, "ready")
+
+    site.cluster.run(HEAD, ["scancel", "--batch", "--signal=TERM", job], user="ada")
+    done = ended(site, job)
+
+    assert done.state == "FAILED"
+    assert site.cluster.read(HEAD, f"{site.home()}/project/told") == "told\n"
+    assert kept_on(site, "n1") == []

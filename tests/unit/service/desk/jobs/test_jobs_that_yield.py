@@ -10,9 +10,9 @@ import pytest
 
 from outrider.rms.base import JobState, RmsReservation
 from outrider.rms.twin import SLURM, Fault
-from outrider.service.answers import JobDetails
+from outrider.service.answers import JobDetails, Trouble
 from outrider.service.ports import NodeImage
-from outrider.service.requests import Cancel, ShowJob
+from outrider.service.requests import Cancel, ResumeJob, ShowJob, SuspendJob
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, digest_of, reserve, show
 
@@ -446,3 +446,36 @@ def test_what_a_site_does_not_give_a_machine_is_said(
 
         assert words in " ".join(made.notes[key])
         assert state(made, key) is JobState.HELD
+
+
+def test_machine_is_suspended_at_its_owners_wish_and_goes_on_at_his_wish(site: Sandbox) -> None:
+    key = running(site, MACHINE, memory_mib=MEMORY_MIB)
+
+    refused = site.ask(SuspendJob(job=key), BOB)
+    done = site.ask(SuspendJob(job=key))
+    site.sleep(30)
+    suspended = state(site, key)
+    site.sleep(200)
+    still = state(site, key)
+    resumed = site.ask(ResumeJob(job=key))
+    site.sleep(60)
+
+    assert isinstance(refused, Trouble)
+    assert refused.code == "not-allowed"
+    assert isinstance(done, JobDetails)
+    assert (suspended, still) == (JobState.SUSPENDED, JobState.SUSPENDED)
+    assert isinstance(resumed, JobDetails)
+    assert state(site, key) is JobState.RUNNING
+    assert len(happened(site, key, "running")) == 2
+
+
+@pytest.mark.parametrize("more", ["", YIELDING])
+def test_job_without_a_machine_is_not_suspended(site: Sandbox, more: str) -> None:
+    key = running(site, more)
+
+    answer = site.ask(SuspendJob(job=key))
+
+    assert isinstance(answer, Trouble)
+    assert "runs in no virtual machine" in answer.message
+    assert isinstance(site.ask(SuspendJob(job="4000000")), Trouble)
+    assert state(site, key) is JobState.RUNNING
