@@ -199,7 +199,8 @@ class Machine(MachineKeeper):
                     f"{job.folder} is as it was; the job's standard error says why"
                 )
             with disk_trouble(f"copying the working folder of machine {record.name} back to {job.folder}"):
-                return unpack(f"{self.folder}/{channel.WORK_FILE}", job.folder, job.left_out)
+                given = f"{self.folder}/{channel.WORK_DISK}"
+                return unpack(f"{self.folder}/{channel.WORK_FILE}", job.folder, job.left_out, given)
 
     def remove(self) -> None:
         """Remove what an ended machine has left; a machine that is not over is not touched."""

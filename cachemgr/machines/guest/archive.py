@@ -81,8 +81,9 @@ class _Written:
         return len(data)
 
 
-def unpack(path: str, target: str, left_out: Collection[str] = ()) -> int:
+def unpack(path: str, target: str, left_out: Collection[str] = (), given: str = "") -> int:
     """Put what came out of a guest into a folder that is there; how many files. Nothing there is deleted."""
+    before = _members(given) if given else {}
     root_fd = os.open(target, FOLDER_FLAGS)
     modes: list[tuple[list[str], int]] = []
     count = 0
@@ -98,7 +99,7 @@ def unpack(path: str, target: str, left_out: Collection[str] = ()) -> int:
                 if member.isdir():
                     os.close(_folder(root_fd, parts))
                     modes.append((parts, member.mode))
-                elif parts and "/".join(parts) not in left_out:
+                elif parts and "/".join(parts) not in left_out and _kind(member) != before.get(tuple(parts)):
                     _place(archive, member, root_fd, parts)
         for parts, mode in reversed(modes):
             # At last, since a folder may have been read-only in the guest.
@@ -110,6 +111,16 @@ def unpack(path: str, target: str, left_out: Collection[str] = ()) -> int:
     finally:
         os.close(root_fd)
     return count
+
+
+def _members(path: str) -> dict[tuple[str, ...], tuple[object, ...]]:
+    """What went into the guest: what comes out just so is not put over what others have made of it since."""
+    with tarfile.open(path, mode="r|") as archive:
+        return {tuple(_parts(member.name)): _kind(member) for member in archive if not member.isdir()}
+
+
+def _kind(member: tarfile.TarInfo) -> tuple[object, ...]:
+    return (member.type, member.size, int(member.mtime), member.mode & 0o777, member.linkname)
 
 
 class _Closing:

@@ -229,3 +229,32 @@ def test_end_of_its_time_reaches_the_script(machines: OutriderSite) -> None:
     assert done.state == "FAILED"
     assert site.cluster.read(HEAD, f"{site.home()}/project/told") == "told\n"
     assert kept_on(site, "n1") == []
+
+
+def test_owner_suspends_a_machine_and_lets_it_go_on(machines: OutriderSite) -> None:
+    site = machines
+    image, last = site.image("paused.qcow2", 4 * MB), 150
+    job = submit(site, image, COUNTING.format(last=last), "-c1", "-wn1")
+    wait_for(site, job, "RUNNING")
+    wait_until_said(site, job, "3")
+
+    foreign = site.outrider("suspend", job, user="bob", check=False)
+    site.outrider("suspend", job)
+    wait_for(site, job, "PENDING")
+    while_suspended = kept_on(site, "n1")
+    between = ended(site, site.submit("#!/bin/sh\ntrue\n", "-t1", "-wn1", "--exclusive"))
+    site.cluster.wait_for(
+        "the service to see it", lambda: "resume" in seen(site, job).admin_comment, logs=site.logs
+    )
+    still = seen(site, job)
+    site.outrider("resume", job)
+    back = ended(site, job, BOOT_S)
+
+    assert foreign.returncode != 0
+    assert while_suspended == [f"job-{job}"]
+    assert between.state == "COMPLETED"
+    assert still.state == "PENDING"
+    assert (back.state, back.nodes) == ("COMPLETED", "n1"), said(site, job)
+    assert counted_to(site, job, last)
+    assert restarts(site, job) == "Restarts=1"
+    assert kept_on(site, "n1") == []

@@ -181,3 +181,22 @@ def test_output_of_the_job_is_no_part_of_its_working_folder(tmp_path: Path) -> N
     (folder / "slurm-17.out").write_text("said meanwhile\n")
     unpack(str(tmp_path / "tar"), str(folder), left_out)
     assert (folder / "slurm-17.out").read_text() == "said meanwhile\n"
+
+
+def test_what_a_guest_has_not_changed_is_not_put_over_what_others_have_made_of_it(tmp_path: Path) -> None:
+    folder, guest = tmp_path / "folder", tmp_path / "guest"
+    folder.mkdir()
+    guest.mkdir()
+    for name in ("theirs", "changed"):
+        (folder / name).write_text("before\n")
+    went_in, came_out = str(tmp_path / "in"), str(tmp_path / "out")
+    pack(RealDisk(), str(folder), went_in, but=str(tmp_path / "machine"))
+
+    unpack(went_in, str(guest))
+    (guest / "changed").write_text("in the guest\n")
+    pack(RealDisk(), str(guest), came_out, but=str(tmp_path / "machine"))
+    (folder / "theirs").write_text("by another job\n")
+    unpack(came_out, str(folder), given=went_in)
+
+    assert (folder / "theirs").read_text() == "by another job\n"
+    assert (folder / "changed").read_text() == "in the guest\n"
