@@ -26,6 +26,7 @@ from cachemgr.machines.batch.image import BaseImage, base_image
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
 from cachemgr.machines.machine import Machine
+from cachemgr.machines.qemu.process import BUSY
 from cachemgr.machines.record import has_record, read_record
 from cachemgr.machines.running import SUSPENDED_STATUS, CaughtSignals, run
 from cachemgr.machines.wish import MIB, MachineDisk, MachineJob, MachineWish
@@ -93,9 +94,7 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
         mark.write(machine.place)
         return _given_back(job, site, caught)
     mark.remove()
-    with suppress(CacheError, OSError):
-        machine.remove()
-        os.rmdir(machine.folder)
+    _remove(machine)
     return status
 
 
@@ -114,8 +113,14 @@ def _ended(machine: Machine, but: Sequence[str] = ()) -> None:
             return
     with suppress(CacheError, OSError):
         machine.stop(0)
+    _remove(machine)
+
+
+def _remove(machine: Machine) -> None:
+    """A machine that is over, with its folder; the lock of whoever works on it is the last file there."""
     with suppress(CacheError, OSError):
         machine.remove()
+        os.unlink(f"{machine.folder}/{BUSY}")
         os.rmdir(machine.folder)
 
 

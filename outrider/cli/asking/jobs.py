@@ -1,4 +1,4 @@
-"""`outrider jobs`, `suspend` and `resume`, and what `show` and `explain` say of a job: how far its image is on its way."""
+"""`outrider jobs`, `suspend`, `resume`, and what `show` and `explain` say of a job and its image."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ examples:
   outrider jobs --state staging --noheader
 """
 
-_SUSPEND = """The machine of a job with run: vm is saved to its node's disk, the node is free, and the job waits.
+_SUSPEND = """The machine of a job with run: vm is saved to its node's disk; the node is free, and the job
+waits.
 
 examples:
   outrider suspend 4711
