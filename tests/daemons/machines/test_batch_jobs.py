@@ -1,4 +1,4 @@
-"""What the batch system starts in a script's place, beside a stand-in for it: suspended, killed, begun anew."""
+"""What the batch system starts in a script's place, beside a stand-in for it: suspended, killed, resumed."""
 
 from __future__ import annotations
 
