@@ -205,7 +205,7 @@ def test_keeper_that_is_killed_leaves_no_machine(machines: OutriderSite) -> None
     wait_until_said(site, job, "3")
     before = kept_on(site, "n1")
 
-    site.cluster.run("n1", ["/bin/sh", "-c", "kill -9 $(pgrep -f outrider/machine)"])
+    site.cluster.run("n1", ["/bin/sh", "-c", "kill -9 $(pgrep -f '[l]ib/outrider/machine')"])
     done = ended(site, job)
     site.cluster.wait_for(
         "no machine", lambda: kept_on(site, "n1") == [], logs=lambda: str(kept_on(site, "n1"))
