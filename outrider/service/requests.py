@@ -169,6 +169,9 @@ class ResumeJob:
     job: str
 
 
+MachineRequest = SuspendJob | ResumeJob
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AskStart:
     """A job is about to start on these nodes (administrators): may it? Without nodes: what is its image?"""

@@ -52,12 +52,11 @@ from outrider.service.requests import (
     BeginSubmission,
     Cancel,
     EndSubmission,
+    MachineRequest,
     Modify,
     Reconcile,
     Reserve,
-    ResumeJob,
     ShowStatus,
-    SuspendJob,
     Ticked,
     Woken,
 )
@@ -218,10 +217,8 @@ class Desk:
             return dispatch.decide(
                 asked, self._policies, self.troubles, program, is_judged=is_judged, is_sure=is_sure
             )
-        if isinstance(request, Cancel):
-            return dispatch.cancel(request, caller, self._store_trouble)
-        if isinstance(request, (SuspendJob, ResumeJob)):
-            return dispatch.suspension(request, caller, self._store_trouble)
+        if isinstance(request, (Cancel, MachineRequest)):
+            return dispatch.change(request, caller, self._store_trouble)
         if isinstance(request, (BeginSubmission, EndSubmission)):
             return remember(dispatch.site, request, caller, self._store_trouble)
         if isinstance(request, Reconcile):

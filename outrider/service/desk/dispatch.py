@@ -31,15 +31,14 @@ from outrider.service.requests import (
     ListNodes,
     ListReservations,
     ListTransfers,
+    MachineRequest,
     Modify,
     Recall,
     Request,
     Reserve,
-    ResumeJob,
     Show,
     ShowJob,
     ShowTimeline,
-    SuspendJob,
 )
 from outrider.store.errors import Conflict
 from outrider.store.records import RecordedAnswer as StoredAnswer
@@ -141,7 +140,13 @@ class RequestDispatch:
             self._remember(caller, request, answer)
         return answer
 
-    def cancel(self, request: Cancel, caller: Caller, store_trouble: str) -> Answer:
+    def change(self, request: Cancel | MachineRequest, caller: Caller, store_trouble: str) -> Answer:
+        """What nothing has to be planned for."""
+        if isinstance(request, Cancel):
+            return self._cancel(request, caller, store_trouble)
+        return self._suspension(request, caller, store_trouble)
+
+    def _cancel(self, request: Cancel, caller: Caller, store_trouble: str) -> Answer:
         """Cancel a reservation; one that is over stays as it is."""
         views = self._parts.views
         found = views.find(request.name, caller)
@@ -158,7 +163,7 @@ class RequestDispatch:
         self._parts.lifecycle.cancel(found, caller, why)
         return views.details(found.record, caller)
 
-    def suspension(self, request: SuspendJob | ResumeJob, caller: Caller, store_trouble: str) -> Answer:
+    def _suspension(self, request: MachineRequest, caller: Caller, store_trouble: str) -> Answer:
         """Suspend a job's machine, or let it go on; how the job stands."""
         if store_trouble:
             return Trouble(code="unavailable", message=store_trouble)

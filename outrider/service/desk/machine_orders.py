@@ -7,12 +7,10 @@ from outrider.service.answers import Trouble
 from outrider.service.desk.batch.job_effects import resume_effect, suspend_effect
 from outrider.service.desk.jobs.job import JobEntry
 from outrider.service.desk.state.site import Site
-from outrider.service.requests import Caller, ResumeJob, SuspendJob
+from outrider.service.requests import Caller, MachineRequest, SuspendJob
 
 
-def order(
-    site: Site, entry: JobEntry | None, request: SuspendJob | ResumeJob, caller: Caller
-) -> Trouble | None:
+def order(site: Site, entry: JobEntry | None, request: MachineRequest, caller: Caller) -> Trouble | None:
     """Have it done; why not, if it is not to be done. What is so already is no error."""
     if entry is None:
         words = f"job {request.job[:40]} neither waits for an image nor runs with one"
