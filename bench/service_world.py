@@ -172,6 +172,9 @@ class BookingSystem:
     def requeue(self, job: str, start_s: int, reason: str) -> NoReturn:
         raise _no_jobs()
 
+    def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> NoReturn:
+        raise _no_jobs()
+
     def cancel(self, job: str, reason: str) -> NoReturn:
         raise _no_jobs()
 

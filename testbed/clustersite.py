@@ -17,7 +17,7 @@ import cachemgr
 import outrider
 from outrider.cli.demo.images import write_image
 from outrider.cli.installing.common.pyz import pack
-from outrider.cli.installing.common.shipped import package_file
+from outrider.cli.installing.common.shipped import package_file, shipped
 from testbed.batchcluster import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT, BatchCluster
 
 if TYPE_CHECKING:
@@ -287,5 +287,6 @@ class ClusterSite(Generic[C]):
         cluster = self.cluster
         cluster.write(node, CACHEMGR, packed, mode=0o755)
         cluster.write(node, f"{LIBRARY}/hook.py", package_file("cachemgr", "hook.py"))
+        cluster.write(node, f"{LIBRARY}/machine", shipped("prolog/machine"), mode=0o755)
         cluster.write(node, KEY, f"{self._key}\n", mode=0o600)
         cluster.write(node, "/etc/outrider/cachemgr.conf", NODE_CONFIGURATION % node)

@@ -23,14 +23,12 @@ import os
 import sys
 from dataclasses import asdict
 
-from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import BadRequest, CacheError
 from cachemgr.machines.handover import give, read_parcel, take
-from cachemgr.machines.keeper import PROGRAM, MachineSite
+from cachemgr.machines.keeper import PROGRAM, real_site
 from cachemgr.machines.machine import Machine
 from cachemgr.machines.migration import migrate
-from cachemgr.machines.qemu.accelerator import find_facts
 from cachemgr.machines.running import run
 from cachemgr.machines.wish import read_wish
 
@@ -38,7 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cachemgr.machines.keeper import MachineStatus
+    from cachemgr.machines.keeper import MachineSite, MachineStatus
 
 GRACE_S = 30.0
 MOST_BYTES = 16 << 20
@@ -59,13 +57,6 @@ def main(argv: Sequence[str] | None = None, *, site: MachineSite | None = None) 
     except CacheError as error:
         print(f"outrider: {' '.join(str(error).split())}", file=sys.stderr)  # noqa: T201 - a program's word
         return error.exit_code
-
-
-def real_site(node: str, program: str) -> MachineSite:
-    disk, clock = RealDisk(), SystemClock()
-    return MachineSite(
-        node=node, disk=disk, clock=clock, program=program, facts=lambda: find_facts(program, clock, disk)
-    )
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from cachemgr.base.errors import BadRequest, InUse, NotAllowed, PoolDamaged
 from cachemgr.machines import states
 from cachemgr.machines.qemu.saving import check_files
 from cachemgr.machines.record import MachineRecord, QemuFacts, SavedFile, has_record
 from cachemgr.machines.troubles import disk_trouble
-from cachemgr.machines.wish import MachineWish, read_wish
+from cachemgr.machines.wish import MachineWish, read_wish, relocated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,18 +126,6 @@ def take(machine: Machine, parcel: MachineParcel, paths: Mapping[str, str]) -> M
                 pauses_ms=parcel.pauses_ms,
             )
         )
-
-
-def relocated(wish: MachineWish, paths: Mapping[str, str]) -> MachineWish:
-    """The same machine, with its images where they lie here. Their digests stay what they were."""
-    known = {each.name for each in wish.disks} | {"kernel", "initrd"}
-    unknown = sorted(set(paths) - known)
-    if unknown:
-        raise BadRequest(f"the machine has no file called {unknown[0]!r}: it has {', '.join(sorted(known))}")
-    disks = tuple(replace(each, path=paths.get(each.name, each.path)) for each in wish.disks)
-    return replace(
-        wish, disks=disks, kernel=paths.get("kernel", wish.kernel), initrd=paths.get("initrd", wish.initrd)
-    )
 
 
 def copy_files(disk: Disk, source: MachineKeeper, target: MachineKeeper, names: list[str]) -> None:

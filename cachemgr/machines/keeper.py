@@ -11,11 +11,14 @@ import re
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool, Unsuitable
 from cachemgr.machines import states
 from cachemgr.machines.guest import channel
 from cachemgr.machines.layers import layer_name, layers_of, remove_layers, thaw, virtual_bytes
 from cachemgr.machines.qemu import process
+from cachemgr.machines.qemu.accelerator import find_facts
 from cachemgr.machines.qemu.command import CommandParts, command_line, most_file_bytes
 from cachemgr.machines.qemu.mirror import let_go_of_mirrors
 from cachemgr.machines.qemu.monitor import QemuMonitor, QemuRefused, listening
@@ -59,6 +62,14 @@ class MachineSite:
     """QEMU's version and the accelerator of choice, with the reason."""
     program: str = PROGRAM
     monitor: Callable[[str, str, Clock], QemuMonitor] = QemuMonitor
+
+
+def real_site(node: str, program: str) -> MachineSite:
+    """The node as it is."""
+    disk, clock = RealDisk(), SystemClock()
+    return MachineSite(
+        node=node, disk=disk, clock=clock, program=program, facts=lambda: find_facts(program, clock, disk)
+    )
 
 
 @dataclass(frozen=True)

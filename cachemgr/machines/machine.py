@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
+from dataclasses import replace
 
 from cachemgr.base.errors import CacheError, InUse, NotInPool, Unsuitable, WrongBytes
 from cachemgr.machines import states
@@ -21,9 +22,12 @@ from cachemgr.machines.qemu.monitor import QemuGone, QemuRefused
 from cachemgr.machines.qemu.saving import check_files, digest_file, load_memory, save_memory
 from cachemgr.machines.record import MachineRecord, SavedFile, has_record, read_record
 from cachemgr.machines.troubles import disk_trouble
+from cachemgr.machines.wish import relocated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cachemgr.machines.qemu.monitor import QemuMonitor
     from cachemgr.machines.wish import MachineWish
 
@@ -163,6 +167,14 @@ class Machine(MachineKeeper):
                 self._shut_down(record, monitor, grace_s)
             return self.status_of(self.finished(record, "it was stopped"))
 
+    def relocate(self, paths: Mapping[str, str]) -> None:
+        """Note where files that are not the machine's own, such as its images, lie from now on."""
+        with self.alone():
+            record = self.known("be relocated")
+            if record.state != states.SUSPENDED:
+                raise states.refused(record.name, record.state, "be relocated", record.reason)
+            self.write(replace(record, wish=relocated(record.wish, paths)))
+
     def signal(self, name: str) -> None:
         """Pass a signal on to the job. A guest that is stopped gets it when it goes on."""
         with self.alone():
@@ -187,7 +199,8 @@ class Machine(MachineKeeper):
                     f"{job.folder} is as it was; the job's standard error says why"
                 )
             with disk_trouble(f"copying the working folder of machine {record.name} back to {job.folder}"):
-                return unpack(f"{self.folder}/{channel.WORK_FILE}", job.folder)
+                given = f"{self.folder}/{channel.WORK_DISK}"
+                return unpack(f"{self.folder}/{channel.WORK_FILE}", job.folder, job.left_out, given)
 
     def remove(self) -> None:
         """Remove what an ended machine has left; a machine that is not over is not touched."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from cachemgr.base.errors import BadRequest, CacheError, InUse, NotAllowed, NotInPool
 from cachemgr.machines import states
 from cachemgr.machines.guest import channel
-from cachemgr.machines.handover import TOKEN_BYTES, copy_bytes, copy_files, relocated
+from cachemgr.machines.handover import TOKEN_BYTES, copy_bytes, copy_files
 from cachemgr.machines.keeper import check_user
 from cachemgr.machines.layers import make_layers
 from cachemgr.machines.qemu.mirror import end_mirror, expect_migration, mirror, wait_for_mirror
@@ -26,6 +26,7 @@ from cachemgr.machines.qemu.monitor import QemuRefused
 from cachemgr.machines.qemu.saving import NO_LIMIT_BYTES_PER_S, check_files, digest_file
 from cachemgr.machines.record import MachineRecord, QemuFacts, SavedFile, has_record
 from cachemgr.machines.troubles import disk_trouble
+from cachemgr.machines.wish import relocated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

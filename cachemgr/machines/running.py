@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 from contextlib import suppress
 
@@ -14,6 +15,7 @@ from cachemgr.machines.record import has_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
     from cachemgr.machines.keeper import MachineStatus
@@ -48,11 +50,23 @@ class CaughtSignals:
         return self._caught.pop(0) if self._caught else None
 
 
-def run(machine: Machine, wish: MachineWish, *, grace_s: float) -> int:
-    """Start the machine, or find it, or resume it; wait for its end; the exit status of its job."""
-    caught = CaughtSignals()
+def run(
+    machine: Machine,
+    wish: MachineWish,
+    *,
+    grace_s: float,
+    caught: CaughtSignals | None = None,
+    is_up: Callable[[], None] | None = None,
+) -> int:
+    """Start the machine, or find it, or resume it; wait for its end; the exit status of its job.
+
+    `is_up` is called once the guest runs, and not if it does not come to that.
+    """
+    caught = caught or CaughtSignals()
     output = JobOutput(machine)
     status = _begun(machine, wish)
+    if is_up is not None and status.record.state in states.RUNS:
+        is_up()
     looks = 0
     while status.record.state not in (*states.OVER, states.SUSPENDED):
         output.pass_on()
@@ -128,7 +142,7 @@ class JobOutput:
         for name, fd in ((channel.OUT_FILE, 1), (channel.ERR_FILE, 2)):
             with suppress(FileNotFoundError), open(f"{self._folder}/{name}", "rb") as source:
                 at = self._at.get(name)
-                source.seek(self._read(name) if at is None else at)
+                source.seek(self._passed_on(name, fd) if at is None else at)
                 while True:
                     data = source.read(CHUNK_BYTES)
                     if not data:
@@ -139,6 +153,11 @@ class JobOutput:
                 if self._at.get(name) != source.tell():
                     self._at[name] = source.tell()
                     self._write(name, source.tell())
+
+    def _passed_on(self, name: str, fd: int) -> int:
+        """How far it had come. If the batch system has emptied its file at this start, all comes again."""
+        told, found = self._read(name), os.fstat(fd)
+        return 0 if stat.S_ISREG(found.st_mode) and found.st_size < told else told
 
     def _read(self, name: str) -> int:
         with suppress(OSError, ValueError), open(f"{self._folder}/{name}.{TOLD}", encoding="ascii") as file:

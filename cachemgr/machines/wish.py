@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from cachemgr.base.errors import BadRequest
 from cachemgr.instances.context import checked_context
@@ -77,6 +77,8 @@ class MachineJob:
     out: str = ""
     err: str = ""
     """Where standard output and error go; without a path they stay in the machine's folder."""
+    left_out: tuple[str, ...] = ()
+    """Files of the working folder that are the node's alone, such as those that the output goes to."""
 
     def __post_init__(self) -> None:
         if not self.script:
@@ -87,6 +89,8 @@ class MachineJob:
         checked_path(self.folder, "the working folder")
         for path in (self.out, self.err):
             checked_path(path or None, "the job's output")
+        if any(each.startswith("/") or ".." in each.split("/") for each in self.left_out):
+            raise BadRequest("what is left out of the working folder is in it")
 
 
 @dataclass(frozen=True)
@@ -154,11 +158,24 @@ def read_wish(plain: object) -> MachineWish:
     if found.get("job") is not None:
         job = _fields(found["job"], MachineJob, "a job")
         job["arguments"] = tuple(str(each) for each in job.get("arguments", ()))
+        job["left_out"] = tuple(str(each) for each in job.get("left_out", ()))
         pairs = job.get("environment", ())
         pairs = pairs.items() if isinstance(pairs, dict) else pairs
         job["environment"] = tuple((str(name), str(value)) for name, value in pairs)
         found["job"] = MachineJob(**job)
     return MachineWish(**found)
+
+
+def relocated(wish: MachineWish, paths: Mapping[str, str]) -> MachineWish:
+    """The same machine, with its images where they lie here. Their digests stay what they were."""
+    known = {each.name for each in wish.disks} | {"kernel", "initrd"}
+    unknown = sorted(set(paths) - known)
+    if unknown:
+        raise BadRequest(f"the machine has no file called {unknown[0]!r}: it has {', '.join(sorted(known))}")
+    disks = tuple(replace(each, path=paths.get(each.name, each.path)) for each in wish.disks)
+    return replace(
+        wish, disks=disks, kernel=paths.get("kernel", wish.kernel), initrd=paths.get("initrd", wish.initrd)
+    )
 
 
 KINDS: dict[str, tuple[type, ...]] = {

@@ -13,6 +13,13 @@ nothing is guessed.
     grace: 60s
 
 say that the job may be requeued for a reservation, and that it is signalled so long before.
+
+    run: vm
+    boot: debian
+    preemptible: suspend
+
+let its script run in a virtual machine with that image, booted by a kernel of the site's or, without
+one, from the image; and the machine may be suspended for a reservation, to go on afterwards.
 """
 
 from __future__ import annotations
@@ -25,9 +32,16 @@ from outrider.metadata.errors import TextError, shown
 from outrider.metadata.notation.amounts import size_bytes
 
 MOST_CHARACTERS = 8_192
-KEYS = ("image", "digest", "size", "format", "private", "name", "preemptible", "checkpoint", "grace")
+KEYS = (
+    "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
+    "grace",
+)  # fmt: skip
 FORMATS = ("qcow2", "raw", "squashfs", "sif", "file")
-PREEMPTIBLE = ("no", "requeue")
+PREEMPTIBLE = ("no", "requeue", "suspend")
+RUN = ("vm",)
+MACHINE_FORMATS = ("", "qcow2", "raw")
+SUSPENDING = "USR1"
+"""The signal by which a machine is told that it is to be saved; a job in one cannot ask for it."""
 SIGNALS = ("USR1", "USR2", "INT", "HUP", "TERM")
 """By which a job can be told to save its work."""
 GRACE_S = 60
@@ -38,6 +52,7 @@ _IMAGE = re.compile(r"[!-~]{1,2048}")
 _SHORT = re.compile(r"[A-Za-z_-]{1,32}=[^\n]*\Z")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_BOOT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _GRACE = re.compile(r"([1-9][0-9]{0,4})(s|m|min|h)")
 _GRACE_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 _TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
@@ -57,7 +72,13 @@ class JobLines:
     is_private: bool = False
     name: str = ""
     is_preemptible: bool = False
-    """Whether it may be requeued for a reservation."""
+    """Whether it may be requeued for a reservation, or suspended."""
+    is_machine: bool = False
+    """Whether its script runs in a virtual machine."""
+    boot: str = ""
+    """The kernel of the site's by which the machine boots; from its image if empty."""
+    is_suspendable: bool = False
+    """Whether its machine may be saved for a reservation and go on afterwards."""
     checkpoint: str = ""
     """The signal that it is told by beforehand; none if empty."""
     grace_s: int | None = None
@@ -78,6 +99,7 @@ def parse_job_lines(text: str) -> JobLines:
     if "image" not in found:
         raise TextError("image is missing: write a line like image: https://images.example.org/ubuntu.qcow2")
     is_preemptible = _preemptible(found)
+    is_machine = _machine(found)
     return JobLines(
         image=_matching("image", found["image"], _IMAGE, "an address or a name without blanks"),
         digest=_matching("digest", found["digest"].lower(), _DIGEST, "sha256: and 64 hexadecimal digits")
@@ -90,6 +112,11 @@ def parse_job_lines(text: str) -> JobLines:
         if "name" in found
         else "",
         is_preemptible=is_preemptible,
+        is_machine=is_machine,
+        boot=_matching("boot", found["boot"], _BOOT, "the name of one of the site's kernels, or disk")
+        if "boot" in found
+        else "",
+        is_suspendable=found.get("preemptible") == "suspend",
         checkpoint=_one_of("checkpoint", found["checkpoint"], SIGNALS) if "checkpoint" in found else "",
         grace_s=_grace(found["grace"]) if "grace" in found else None,
     )
@@ -104,7 +131,9 @@ def write_job_lines(lines: JobLines) -> str:
         "format": lines.format,
         "private": "true" if lines.is_private else "",
         "name": lines.name,
-        "preemptible": "requeue" if lines.is_preemptible else "",
+        "run": "vm" if lines.is_machine else "",
+        "boot": lines.boot,
+        "preemptible": "suspend" if lines.is_suspendable else "requeue" if lines.is_preemptible else "",
         "checkpoint": lines.checkpoint,
         "grace": "" if lines.grace_s is None else f"{lines.grace_s}s",
     }
@@ -157,14 +186,14 @@ def _size(value: str) -> int:
 
 def _preemptible(found: dict[str, str]) -> bool:
     """Whether a job may be requeued. What says how, without saying that it may, is a mistake."""
-    value = found.get("preemptible", "no")
-    if value == "suspend":
+    value = _one_of("preemptible", found.get("preemptible", "no"), PREEMPTIBLE)
+    if value == "suspend" and "run" not in found:
         raise TextError(
-            "preemptible is suspend: only a job in a virtual machine could be suspended, and there are none "
-            "yet; write requeue or no"
+            "preemptible is suspend: only a job in a virtual machine can be suspended; write run: vm, too, "
+            "or preemptible: requeue"
         )
-    is_preemptible = _one_of("preemptible", value, PREEMPTIBLE) == "requeue"
-    if not is_preemptible and (key := next((key for key in ("checkpoint", "grace") if key in found), "")):
+    is_preemptible = value != "no"
+    if value != "requeue" and (key := next((key for key in ("checkpoint", "grace") if key in found), "")):
         raise TextError(f"{key} says nothing without preemptible: requeue; write that, or leave {key} out")
     if "grace" in found and "checkpoint" not in found:
         raise TextError(
@@ -172,6 +201,18 @@ def _preemptible(found: dict[str, str]) -> bool:
             "or leave grace out"
         )
     return is_preemptible
+
+
+def _machine(found: dict[str, str]) -> bool:
+    """Whether the job runs in a machine. What contradicts that is a mistake."""
+    is_machine = "run" in found and _one_of("run", found["run"], RUN) == "vm"
+    if not is_machine and "boot" in found:
+        raise TextError("boot says nothing without run: vm: write that, or leave boot out")
+    if is_machine and found.get("format", "") not in MACHINE_FORMATS:
+        raise TextError(f"format is {shown(found['format'])}, and a machine has disks: write qcow2 or raw")
+    if is_machine and found.get("checkpoint") == SUSPENDING:
+        raise TextError(f"checkpoint is {SUSPENDING}, which suspends a machine: write USR2, INT, HUP or TERM")
+    return is_machine
 
 
 def _grace(value: str) -> int:

@@ -1,8 +1,8 @@
 """What is asked of a batch system, and what it answers: values and one Protocol.
 
 Every change may be asked for twice: `reserve`, `unreserve`, `hold`, `release`, `bind`,
-`note`, `ticket`, `requeue` and `cancel` say what should be, not what should happen, and asking for what is
-already so is no error. `submit` is not so: it makes a new job each time; nor `signal`. Nothing
+`note`, `ticket`, `requeue`, `save` and `cancel` say what should be, not what should happen, and asking for
+what is already so is no error. `submit` is not so: it makes a new job each time; nor `signal`. Nothing
 here waits for a transfer or decides who may do what.
 
 A change is asked for, not awaited: what it brings about (a job that starts, one that ends
@@ -111,6 +111,8 @@ class RmsJob:
     """Whether it can be sent back into the queue: an interactive one cannot."""
     can_be_signalled: bool = False
     """Whether it can be told so by a signal beforehand."""
+    can_save: bool = False
+    """Whether it can be told to save its virtual machine, if it runs in one, and then goes back by itself."""
     tasks: int = 1
     """How many jobs of this kind wait under its key: an array that waits is shown as one job."""
 
@@ -260,6 +262,14 @@ class BatchSystem(Protocol):
         that it had in the queue; the user sees why. That takes its time: the job is told to end first.
 
         One that waits already is held. `Refused` if it runs since another time, or cannot be requeued.
+        """
+
+    def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
+        """As `requeue`, of a job in a virtual machine: it saves that first, and leaves its nodes when it has.
+        With `is_kept` it is suspended then, until `resume` lets it wait for nodes, held as by `hold`.
+
+        How long that takes is the job's; until it has, asking again changes nothing. When it starts again, on
+        the node where its machine is, it has the time that was left.
         """
 
     def cancel(self, job: str, reason: str) -> None:

@@ -209,6 +209,23 @@ class ShowJob:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SuspendJob:
+    """Save a job's machine, and let the job wait until it is resumed (its owner, administrators)."""
+
+    job: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResumeJob:
+    """Let a job go on whose machine was saved at somebody's wish."""
+
+    job: str
+
+
+MachineRequest = SuspendJob | ResumeJob
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AskStart:
     """A job is about to start on these nodes (administrators): may it? Without nodes: what is its image?"""
 
@@ -271,6 +288,8 @@ Request = (
     | ShowTimeline
     | ListJobs
     | ShowJob
+    | SuspendJob
+    | ResumeJob
     | AskStart
     | Explain
     | Report

@@ -72,6 +72,10 @@ class Settings:
     """Whether jobs may declare that they can be requeued for a reservation."""
     most_requeue_grace_s: int = 300
     """The longest time between the signal to such a job and its requeue."""
+    allows_machines: bool = False
+    """Whether jobs may run in virtual machines on their nodes."""
+    saving_rate_bytes_per_s: int = 50_000_000
+    """With which the memory of a machine is written to a node's disk, at least."""
     requeue_margin_s: int = 90
     """What the batch system may take to end a job that is requeued, and to clean up after it."""
 

@@ -179,8 +179,8 @@ def parsed(text):
     found = {}
     for key, sign, value in pairs:
         key, value = key.strip(), value.strip()
-        if sign and key in ("checkpoint", "grace"):
-            raise Mistake(f"Grid Engine signals no job before it is requeued: leave {key} out")
+        if sign and key in ("checkpoint", "grace", "run", "boot"):
+            raise Mistake(f"Grid Engine neither signals a job nor runs it in a machine: leave {key} out")
         if not sign or key not in VALUES:
             raise Mistake(f"{key[:40]!r} is not a key of its metadata: use {', '.join(VALUES)}")
         if key in found:

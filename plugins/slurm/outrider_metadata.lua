@@ -34,7 +34,8 @@ metadata.TICKET = "outrider-ticket="
 metadata.STOP = "outrider-hold=priority" -- in front of a comment: the client asks for such a hold
 
 local KEYS = {
-  "image", "digest", "size", "format", "private", "name", "preemptible", "checkpoint", "grace",
+  "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
+  "grace",
 }
 local SIGNALS = { USR1 = true, USR2 = true, INT = true, HUP = true, TERM = true }
 local GRACE_UNITS = { s = true, m = true, min = true, h = true }
@@ -246,10 +247,19 @@ function checks.name(value)
 end
 
 function checks.preemptible(value)
-  if value == "suspend" then
-    return "only a job in a virtual machine could be suspended, and there are none yet: write requeue or no"
+  if value ~= "requeue" and value ~= "suspend" and value ~= "no" then
+    return shown(value) .. " is not requeue, suspend or no"
   end
-  if value ~= "requeue" and value ~= "no" then return shown(value) .. " is not requeue or no" end
+end
+
+function checks.run(value)
+  if value ~= "vm" then return shown(value) .. " is not vm" end
+end
+
+function checks.boot(value)
+  if #value > 32 or not value:find("^[A-Za-z0-9][A-Za-z0-9._-]*$") then
+    return shown(value) .. " is not the name of one of the site's kernels, or disk"
+  end
 end
 
 function checks.checkpoint(value)
@@ -266,6 +276,17 @@ end
 
 -- What is wrong with values that are right each by itself; nil if nothing is.
 local function contradiction(values)
+  if values.preemptible == "suspend" and not values.run then
+    return "preemptible is suspend, and only a job in a virtual machine can be suspended: write run: vm, too, "
+      .. "or preemptible: requeue"
+  end
+  if values.boot and not values.run then return "boot says nothing without run: vm" end
+  if values.run and values.format and values.format ~= "qcow2" and values.format ~= "raw" then
+    return "format is " .. values.format .. ", and a machine has disks: write qcow2 or raw"
+  end
+  if values.run and values.checkpoint == "USR1" then
+    return "checkpoint is USR1, which suspends a machine: write USR2, INT, HUP or TERM"
+  end
   if values.preemptible ~= "requeue" and (values.checkpoint or values.grace) then
     return (values.checkpoint and "checkpoint" or "grace") .. " says nothing without preemptible: requeue"
   end

@@ -13,12 +13,17 @@ local metadata = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") ..
 local HELD_S = 365 * 86400
 local MARK = '{"outrider":'
 local STOPPED = '"stopped":true' -- in a record: held by its priority. No text of a user's has it, but for \"
+local SAVED = ',"saved":[' -- in a record: its machine is saved, and what is left of its time stands there
 local CARRIED = "outrider-record="
 local OPTION = "_SLURM_SPANK_OPTION_outrider_workspace="
 local MOST_SPANK_VARIABLES = 256
 local MOST_NOTE_BYTES = 65536
 local MOST_NAME_BYTES = 255
 local WAKE = "/run/outrider/wake"
+local MACHINE = "/usr/lib/outrider/machine"
+local MACHINE_MIB = 256 -- what QEMU takes beside its guest's memory
+local LEAST_MACHINE_MIB, MOST_MACHINE_MIB = 32, 2 ^ 24
+local SIGUSR1 = 10
 local NO_VALUES = { [0] = true, [65534] = true, [4294967294] = true }
 
 -- Who may change managed jobs beside root, by uid; a site sets it before or after loading, e.g. to
@@ -117,6 +122,36 @@ local function unyielding(job_desc, is_held)
   end
 end
 
+-- Why a job cannot run in a virtual machine as it was submitted; nil if it can.
+local function no_machine(job_desc)
+  if outrider_machines == false then return "run: vm: this site has no virtual machines for jobs: leave it out" end
+  if not read(job_desc, "script") then
+    return "run: vm: only a job with a script can run in a machine: use sbatch, or leave it out"
+  end
+  local nodes = read(job_desc, "min_nodes")
+  if type(nodes) == "number" and not NO_VALUES[nodes] and nodes > 1 then
+    return "run: vm: a job in a machine has one node: leave --nodes out, or run: vm"
+  end
+  local memory = read(job_desc, "min_mem_per_node")
+  if type(memory) ~= "number" or memory < LEAST_MACHINE_MIB or memory > MOST_MACHINE_MIB then
+    return string.format("run: vm: say how much memory the machine has: write --mem, %d MB or more",
+      LEAST_MACHINE_MIB)
+  end
+  if read(job_desc, "warn_signal") == SIGUSR1 then
+    return "run: vm: --signal=USR1 would suspend the machine: choose another signal"
+  end
+end
+
+-- What the job is given beside its machine's memory, and the script's new first line: the program that
+-- runs the script in a machine. The memory that its user has asked for is the guest's.
+local function give_machine(job_desc, values)
+  local memory = read(job_desc, "min_mem_per_node")
+  local options = string.format("run=vm,memory=%d", memory)
+  if values.boot then options = options .. ",boot=" .. values.boot end
+  job_desc.min_mem_per_node = memory + MACHINE_MIB
+  job_desc.script = "#!" .. MACHINE .. " " .. options .. "\n" .. job_desc.script
+end
+
 -- Why a job cannot be managed that is right in itself; nil if it can.
 local function obstacle(job_desc, is_held)
   local comment, is_stopped = comment_of(job_desc)
@@ -181,11 +216,13 @@ local function manage(job_desc, statement)
   local reservation = read(job_desc, "reservation")
   local is_held = reservation == nil or reservation == ""
   local why = #faults == 0 and (obstacle(job_desc, is_held)
-    or values.preemptible == "requeue" and unyielding(job_desc, is_held))
+    or values.preemptible and values.preemptible ~= "no" and unyielding(job_desc, is_held)
+    or values.run and no_machine(job_desc))
   if why then faults[1] = why end
   for _, fault in ipairs(faults) do tell(fault) end
   if #faults > 0 then return slurm.ERROR end
 
+  if values.run then give_machine(job_desc, values) end
   local begin_s = read(job_desc, "begin_time")
   if type(begin_s) ~= "number" or NO_VALUES[begin_s] then begin_s = nil end
   local comment, is_stopped = comment_of(job_desc)
@@ -267,6 +304,9 @@ local function protected(job_desc, job_record)
     local priority = read(job_desc, "priority")
     if type(priority) == "number" and priority ~= slurm.NO_VAL then return "Priority" end
     if is_set(read(job_desc, "nice")) then return "Nice" end
+  end
+  if is_pending and has(noted, SAVED, MOST_NOTE_BYTES) and is_set(read(job_desc, "time_limit")) then
+    return "TimeLimit, of which a suspended machine has what was left,"
   end
   if is_pending and read(job_desc, "req_nodes") ~= nil then return "ReqNodeList" end
   if is_pending and read(job_desc, "exc_nodes") ~= nil then return "ExcNodeList" end

@@ -136,6 +136,9 @@ class Restarted:
     def requeue(self, job: str, start_s: int, reason: str) -> None:
         self._start().requeue(job, start_s, reason)
 
+    def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
+        self._start().save(job, start_s, reason, is_kept=is_kept)
+
     def cancel(self, job: str, reason: str) -> None:
         self._start().cancel(job, reason)
 

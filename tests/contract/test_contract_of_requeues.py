@@ -112,3 +112,30 @@ def test_signal_is_sent_or_said_not_to_be(scene: Scene) -> None:
     scene.settle()
 
     assert run_of(scene, job).start_s == found.start_s
+
+
+def test_save_means_one_run_of_a_job_that_is_there(scene: Scene) -> None:
+    job = scene.running_job()
+    found = run_of(scene, job)
+    assert found.start_s is not None
+
+    with pytest.raises(Refused):
+        scene.system.save(job, found.start_s - 60, WORDS)
+    with pytest.raises(Refused):
+        scene.system.save("4000000", 1, WORDS)
+    scene.settle()
+
+    assert run_of(scene, job).start_s == found.start_s
+
+
+def test_save_of_a_job_that_waits_holds_it(scene: Scene) -> None:
+    job = scene.waiting_job()
+    found = scene.job(job)
+    assert found is not None
+    if not found.can_save:
+        pytest.skip("its jobs run in no machines")
+
+    scene.system.save(job, 1, WORDS)
+    scene.settle()
+
+    assert scene.state(job) is JobState.HELD

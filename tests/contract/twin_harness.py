@@ -82,6 +82,9 @@ class AskedTwice:
     def requeue(self, job: str, start_s: int, reason: str) -> None:
         self._twice("requeue", lambda: self._twin.requeue(job, start_s, reason))
 
+    def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
+        self._twice("save", lambda: self._twin.save(job, start_s, reason, is_kept=is_kept))
+
     def cancel(self, job: str, reason: str) -> None:
         self._twice("cancel", lambda: self._twin.cancel(job, reason))
 

@@ -15,17 +15,20 @@ from cachemgr.base.errors import Unsuitable, WrongBytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from cachemgr.base.disk import Disk, Handle
 
 CHUNK_BYTES = 1 << 20
 MOST_MEMBERS = 1_000_000
+MOST_WORK_BYTES = 4 << 30
 MOST_NAME = 4096
 BESIDE = ".outrider-new"
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def pack(disk: Disk, source: str, path: str, *, but: str) -> None:
-    """All that is in a folder, as one archive; synced. What no archive can hold is refused by its name."""
+def pack(disk: Disk, source: str, path: str, *, but: str, left_out: Collection[str] = ()) -> None:
+    """What is in a folder, as one archive; synced. What no archive can hold is refused by its name."""
     if os.path.commonpath([os.path.realpath(source), os.path.realpath(but)]) == os.path.realpath(source):
         raise Unsuitable(f"the machine's folder {but} is in the working folder {source}: name another one")
     with suppress(FileNotFoundError):
@@ -33,8 +36,27 @@ def pack(disk: Disk, source: str, path: str, *, but: str) -> None:
     with closing(disk.create(path, 0o600)) as handle:
         # GNU's form, which every tar reads, busybox' too.
         with tarfile.open(fileobj=_Written(handle), mode="w|", format=tarfile.GNU_FORMAT) as archive:  # type: ignore[call-overload]
-            archive.add(source, arcname=".", filter=_checked)
+            archive.add(source, arcname=".", filter=_Chosen(left_out))
         handle.sync()
+
+
+class _Chosen:
+    """Which files go into a guest, and that they can."""
+
+    def __init__(self, left_out: Collection[str]) -> None:
+        self._left_out = frozenset(left_out)
+        self._left_bytes = MOST_WORK_BYTES
+
+    def __call__(self, member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        if "/".join(part for part in member.name.split("/") if part != ".") in self._left_out:
+            return None
+        self._left_bytes -= member.size
+        if self._left_bytes < 0:
+            raise Unsuitable(
+                f"the working folder has more than {MOST_WORK_BYTES >> 30} GiB, and all of it is copied "
+                "into the guest: submit from a folder with what the job needs"
+            )
+        return _checked(member)
 
 
 def _checked(member: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -59,8 +81,9 @@ class _Written:
         return len(data)
 
 
-def unpack(path: str, target: str) -> int:
+def unpack(path: str, target: str, left_out: Collection[str] = (), given: str = "") -> int:
     """Put what came out of a guest into a folder that is there; how many files. Nothing there is deleted."""
+    before = _members(given) if given else {}
     root_fd = os.open(target, FOLDER_FLAGS)
     modes: list[tuple[list[str], int]] = []
     count = 0
@@ -76,7 +99,7 @@ def unpack(path: str, target: str) -> int:
                 if member.isdir():
                     os.close(_folder(root_fd, parts))
                     modes.append((parts, member.mode))
-                elif parts:
+                elif parts and "/".join(parts) not in left_out and _kind(member) != before.get(tuple(parts)):
                     _place(archive, member, root_fd, parts)
         for parts, mode in reversed(modes):
             # At last, since a folder may have been read-only in the guest.
@@ -88,6 +111,16 @@ def unpack(path: str, target: str) -> int:
     finally:
         os.close(root_fd)
     return count
+
+
+def _members(path: str) -> dict[tuple[str, ...], tuple[object, ...]]:
+    """What went into the guest: what comes out just so is not put over what others have made of it since."""
+    with tarfile.open(path, mode="r|") as archive:
+        return {tuple(_parts(member.name)): _kind(member) for member in archive if not member.isdir()}
+
+
+def _kind(member: tarfile.TarInfo) -> tuple[object, ...]:
+    return (member.type, member.size, int(member.mtime), member.mode & 0o777, member.linkname)
 
 
 class _Closing:

@@ -80,7 +80,7 @@ def prepare(disk: Disk, folder: str, wish: MachineWish) -> None:
     if wish.job is not None:
         write(disk, f"{folder}/{JOB_DISK}", job_disk(wish.job))
         if wish.job.folder is not None:
-            pack(disk, wish.job.folder, f"{folder}/{WORK_DISK}", but=folder)
+            pack(disk, wish.job.folder, f"{folder}/{WORK_DISK}", but=folder, left_out=wish.job.left_out)
     if has_seed(wish):
         write(disk, f"{folder}/{SEED_DISK}", seed_disk(wish))
     for name in outputs_here(wish):

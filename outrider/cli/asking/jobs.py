@@ -1,4 +1,4 @@
-"""`outrider jobs`, and what `show` and `explain` say of a job: how far its image is on its way."""
+"""`outrider jobs`, `suspend`, `resume`, and what `show` and `explain` say of a job and its image."""
 
 from __future__ import annotations
 
@@ -21,6 +21,19 @@ examples:
   outrider jobs --state staging --noheader
 """
 
+_SUSPEND = """The machine of a job with run: vm is saved to its node's disk; the node is free, and the job
+waits.
+
+examples:
+  outrider suspend 4711
+  outrider suspend 4711 4712
+"""
+_RESUME = """The job goes on where its machine is, as soon as there is room, with the time that was left.
+
+examples:
+  outrider resume 4711
+"""
+
 
 def add(commands: Subparsers) -> None:
     parser = add_asking(
@@ -28,6 +41,12 @@ def add(commands: Subparsers) -> None:
     )
     add_header_option(parser)
     add_filters(parser, JOB_STATES)
+    for name, run, words, more in (
+        ("suspend", suspend, "save the machines of jobs, and let them wait until they are resumed", _SUSPEND),
+        ("resume", resume, "let jobs go on that were suspended", _RESUME),
+    ):
+        parser = add_asking(commands, name, run, words, more)
+        parser.add_argument("jobs", nargs="+", metavar="JOB", help="the batch system's number of a job")
 
 
 def jobs(arguments: argparse.Namespace) -> None:
@@ -39,6 +58,26 @@ def jobs(arguments: argparse.Namespace) -> None:
     answer = asking.pages("/v1/jobs", query, "jobs")
     if (found := asking.shown(JobList, answer)) is not None:
         asking.table(JOBS, found.jobs, nothing="no jobs that name an image")
+
+
+def suspend(arguments: argparse.Namespace) -> None:
+    _order(arguments, "is told to save its machine; outrider show {} tells when it has", is_suspended=True)
+
+
+def resume(arguments: argparse.Namespace) -> None:
+    _order(arguments, "goes on as soon as there is room; outrider show {} tells", is_suspended=False)
+
+
+def _order(arguments: argparse.Namespace, words: str, *, is_suspended: bool) -> None:
+    from outrider.cli.connection.client import printable_line
+    from outrider.service.answers import JobDetails
+
+    asking = session(arguments)
+    for name in arguments.jobs:
+        path = f"/v1/jobs/{in_path(name)}/suspension"
+        answer = asking.client.post(path, None) if is_suspended else asking.client.delete(path)
+        if (details := asking.shown(JobDetails, answer)) is not None:
+            print(printable_line(f"job {details.job.job} {words.format(details.job.job)}"))
 
 
 def is_job(name: str) -> bool:

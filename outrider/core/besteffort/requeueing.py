@@ -24,6 +24,8 @@ class RequeueTerms:
     """Between the signal and the requeue; 0 without a signal."""
     margin_s: int
     """The batch system's own time to end a job and to clean up after it."""
+    goes_by_itself: bool = False
+    """Whether it leaves its nodes as soon as it has saved its work: then it is requeued as late as can be."""
 
     @property
     def notice_s(self) -> int:
@@ -36,7 +38,8 @@ class RequeueTerms:
 
     def requeue_s(self, signalled_s: int, start_s: int) -> int:
         """When a job is requeued that was signalled then, for nodes that are wanted at `start_s`."""
-        return min(signalled_s + self.grace_s, self.latest_requeue_s(start_s))
+        latest_s = self.latest_requeue_s(start_s)
+        return latest_s if self.goes_by_itself else min(signalled_s + self.grace_s, latest_s)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

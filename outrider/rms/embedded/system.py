@@ -9,7 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -132,7 +132,8 @@ class EmbeddedSystem:
 
     def look(self) -> Sight:
         with self._call():
-            return self._twin.look()
+            sight = self._twin.look()
+            return replace(sight, jobs=tuple(replace(job, can_save=False) for job in sight.jobs))
 
     def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         # Its nodes have no daemon but this very process.
@@ -185,6 +186,9 @@ class EmbeddedSystem:
     def requeue(self, job: str, start_s: int, reason: str) -> None:
         with self._call():
             self._twin.requeue(job, start_s, reason)
+
+    def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
+        raise Refused(f"job {job} cannot be saved: there are no virtual machines on this site")
 
     def cancel(self, job: str, reason: str) -> None:
         with self._call():

@@ -214,6 +214,9 @@ class GridEngine:
         if found.state in ON_NODES:
             self._commands.ask("qmod", "-rj", job)
 
+    def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
+        raise Refused(f"job {job} cannot be saved: Grid Engine's jobs do not run in machines yet")
+
     def cancel(self, job: str, reason: str) -> None:
         try:
             self._commands.ask("qdel", job)

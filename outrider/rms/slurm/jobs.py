@@ -197,7 +197,10 @@ def _resources(row: Mapping[str, object], nodes: int, *, is_on_nodes: bool) -> R
     return Resources.from_mapping(
         {
             "cpus": math.ceil(total["cpu"] / nodes),
-            "memory_mib": math.ceil(total.get("mem", 0) / (nodes << 20)),
+            # Where memory is not shared out, Slurm shows what was asked for and not what was given.
+            "memory_mib": math.ceil(total.get("mem", 0) / (nodes << 20))
+            or number(row, "memory_per_node")
+            or 0,
             "gpus": math.ceil(gpus / nodes),
         }
     )

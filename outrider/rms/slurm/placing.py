@@ -33,7 +33,8 @@ class Places:
 
     def eligible(self, job: SlurmJob) -> tuple[str, ...]:
         """The nodes on which it may run, sorted; nothing means all of them. Raises TextError."""
-        key = (job.partitions, job.wish, job.features, job.nodes_wanted)
+        saved_on = "" if job.record.saved is None else job.record.saved.node
+        key = (job.partitions, job.wish, job.features, job.nodes_wanted, saved_on)
         if key not in self._known:
             self._known[key] = self._work_out(job)
         return self._known[key]
@@ -52,6 +53,9 @@ class Places:
         ]
         if len(required) >= job.nodes_wanted:
             fitting = [name for name in fitting if name in required]
+        if job.record.saved is not None:
+            # Its machine is there and nowhere else.
+            fitting = [job.record.saved.node]
         return () if len(fitting) == len(self._nodes) else tuple(sorted(fitting))
 
 

@@ -33,13 +33,30 @@ class NodeWish:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SavedMachine:
+    """A job's machine as it was saved: where, and what of the job's time was left when that run began."""
+
+    node: str
+    limit_s: int
+    run_s: int
+    """Since when the run went on."""
+    asked_s: int
+    """When it was told to save itself: no time is charged from then on."""
+
+    @property
+    def left_s(self) -> int:
+        """What of its time it has when it goes on."""
+        return max(1, self.limit_s - max(0, self.asked_s - self.run_s))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
     """What is known of a managed job. `others` are fields of whoever else writes it, kept as they are.
 
     `wish` is what the user asked for when we led the job to nodes of our own; None while we have not.
     `begin_s` is the user's own --begin. `is_stopped`: the submit filter holds it by its priority, since its
     user has named a deadline, or the service has requeued it so. `priority` is what it was started with
-    before that; 0 if it was not.
+    before that; 0 if it was not. `saved` is there once its machine has been told to save itself.
     """
 
     sentence: str = ""
@@ -51,6 +68,7 @@ class JobRecord:
     begin_s: int = 0
     priority: int = 0
     wish: NodeWish | None = None
+    saved: SavedMachine | None = None
     others: tuple[tuple[str, str], ...] = ()
 
     def said(self, sentence: str) -> JobRecord:
@@ -130,6 +148,9 @@ def _json(record: JobRecord) -> str:
         plain["priority"] = record.priority
     if record.wish is not None:
         plain["wish"] = [record.wish.required, record.wish.excluded]
+    if record.saved is not None:
+        saved = record.saved
+        plain["saved"] = [saved.node, saved.limit_s, saved.run_s, saved.asked_s]
     plain |= {name: json.loads(text) for name, text in record.others}
     return json.dumps(plain, separators=(",", ":"))
 
@@ -145,7 +166,9 @@ def _read(text: str) -> Plain | None:
 
 
 def _record(sentence: str, plain: Mapping[str, object]) -> JobRecord:
-    known = {"outrider", "metadata", "tag", "held", "stopped", "suspended", "begin", "wish", "priority"}
+    known = {
+        "outrider", "metadata", "tag", "held", "stopped", "suspended", "begin", "wish", "priority", "saved",
+    }  # fmt: skip
     metadata, tag = plain.get("metadata"), plain.get("tag")
     return JobRecord(
         sentence=sentence,
@@ -157,8 +180,17 @@ def _record(sentence: str, plain: Mapping[str, object]) -> JobRecord:
         begin_s=_positive(plain.get("begin")),
         priority=_positive(plain.get("priority")),
         wish=_wish(plain.get("wish")),
+        saved=_saved(plain.get("saved")),
         others=tuple((name, json.dumps(value)) for name, value in plain.items() if name not in known),
     )
+
+
+def _saved(plain: object) -> SavedMachine | None:
+    match plain:
+        case [str(node), int(limit_s), int(run_s), int(asked_s)]:
+            return SavedMachine(node=node, limit_s=limit_s, run_s=run_s, asked_s=asked_s)
+        case _:
+            return None
 
 
 def _positive(plain: object) -> int:

@@ -134,6 +134,7 @@ class SlurmSnapshot:
             eligible=eligible,
             can_requeue=job.is_batch,
             can_be_signalled=job.is_batch,
+            can_save=job.is_batch,
             tasks=job.tasks,
         )
 

@@ -6,6 +6,7 @@ last look serves to change them; how a job stands is asked anew before each chan
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Collection
 from dataclasses import replace
@@ -24,12 +25,16 @@ from outrider.rms.slurm.records import (
     MOST_COMMENT,
     JobRecord,
     NodeWish,
+    SavedMachine,
     comment_of,
     record_carried,
     with_ticket,
 )
 from outrider.rms.slurm.reservations import checked
 from outrider.rms.slurm.snapshot import JobsReader, SlurmSnapshot, WarningLog
+
+SAVING = "USR1"
+"""The signal by which a machine is told to save itself."""
 
 
 class SlurmSystem:
@@ -148,6 +153,12 @@ class SlurmSystem:
                 return
             if not found.is_waiting:
                 raise Unavailable(f"job {job} is still being saved: ask again")
+            if known.record.saved is not None:
+                # It has to be led to its machine: it waits for that, held.
+                self._write(
+                    found, known, replace(known.record, is_suspended=False, is_held=True, is_stopped=True)
+                )
+                return
             if found.is_stopped:
                 self._commands.ask("scontrol", "release", found.address)
             self._write(found, known, replace(known.record, is_suspended=False))
@@ -177,6 +188,34 @@ class SlurmSystem:
             self._write(found, known, record, "Requeue=1")
             try:
                 self._commands.ask("scontrol", "requeuehold", found.address)
+            except Refused:
+                self._write(found, self._seen.job(job), known.record)
+                raise
+
+    def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
+        """By a signal that its machine's keeper knows, since the TERM of a requeue would end it. The keeper
+        gives the job back when all is saved; what is to become of it then is written before."""
+        with self._guard:
+            found, known = self._standing(job), self._seen.job(job)
+            if found.is_waiting:
+                self._check_waits(found, known, "saved")
+                if not (known.is_held_by_us or (known.record.is_stopped and found.is_stopped)):
+                    self._hold(found, known, reason)
+                return
+            if found.slurm_state == "COMPLETING":
+                return
+            run = check_run(self._commands, found, start_s)
+            record = replace(
+                known.record.said(reason),
+                is_held=True,
+                is_stopped=True,
+                is_suspended=is_kept,
+                priority=run.priority,
+                saved=saved_by(known, found.nodes[0], run.start_s, self._clock.now_s()),
+            )
+            self._write(found, known, record, "Requeue=1")
+            try:
+                self._commands.ask("scancel", "--batch", f"--signal={SAVING}", found.address)
             except Refused:
                 self._write(found, self._seen.job(job), known.record)
                 raise
@@ -295,6 +334,9 @@ class SlurmSystem:
         comment = _with_ticket(known, ticket) if ticket else known.comment
         if comment != known.comment:
             parts.append(f"Comment={comment}")
+        if record.saved is not None and record.is_held and record.saved.limit_s:
+            # Slurm gives each run the whole limit, in minutes.
+            parts.append(f"TimeLimit={math.ceil(record.saved.left_s / 60)}")
         if record.priority:
             # Slurm has forgotten since when it waits: it gets the place that it had.
             parts.append(f"Priority={record.priority}")
@@ -320,6 +362,16 @@ class SlurmSystem:
             known = replace(known, record=record, is_managed=True)
         self._commands.ask("scontrol", "update", f"JobId={found.address}", *changes)
         self._seen.keep(known)
+
+
+def saved_by(known: SlurmJob, node: str, run_s: int, now_s: int) -> SavedMachine:
+    """What is noted of a machine that is told to save itself, once or again in the same run."""
+    before = known.record.saved
+    if before is None:
+        # Without a limit it has what its partition gives, each time.
+        return SavedMachine(node=node, limit_s=known.limit_s or 0, run_s=run_s, asked_s=now_s)
+    limit_s = before.limit_s if before.run_s == run_s else before.left_s
+    return SavedMachine(node=node, limit_s=limit_s, run_s=run_s, asked_s=now_s)
 
 
 def _with_ticket(known: SlurmJob, ticket: str) -> str:

@@ -102,4 +102,5 @@ class TwinJob:
             eligible=self.eligible,
             can_requeue=True,
             can_be_signalled=True,
+            can_save=True,
         )

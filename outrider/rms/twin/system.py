@@ -197,6 +197,21 @@ class Twin:
                 found.shown = reason
                 self._world.leave(found, JobState.PENDING, reason)
 
+    def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
+        with self._call("save"):
+            found = self._found(job)
+            if found.state in WAITING:
+                self._world.hold(found, Holder.OURS, reason)
+                return
+            if found.state not in OCCUPYING:
+                raise Refused(f"job {job} is {found.state.value}: only one with nodes can be saved")
+            self._check_run(found, start_s)
+            if found.leaving is None:
+                found.holders.add(Holder.OURS)
+                found.shown = reason
+                self._world.log_change("saving", job, reason)
+                self._world.leave(found, JobState.SUSPENDED if is_kept else JobState.PENDING, reason)
+
     def cancel(self, job: str, reason: str) -> None:
         with self._call("cancel"):
             if job not in self._world.ended:

@@ -50,6 +50,7 @@ from outrider.service.requests import (
     BeginSubmission,
     Cancel,
     EndSubmission,
+    MachineRequest,
     Reconcile,
     ShowStatus,
     SignedCall,
@@ -214,7 +215,7 @@ class Desk:
             return dispatch.decide(
                 asked, self._policies, self.troubles, program, is_judged=is_judged, is_sure=is_sure
             )
-        if isinstance(request, (Cancel, Trigger, SignedCall)):
+        if isinstance(request, (Cancel, Trigger, SignedCall, MachineRequest)):
             return dispatch.change(request, caller, self._store_trouble)
         if isinstance(request, (BeginSubmission, EndSubmission)):
             return remember(dispatch.site, request, caller, self._store_trouble)

@@ -10,6 +10,7 @@ from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, ReservationList, TransferList, Trouble
 from outrider.service.answers.leases import EventTaken
+from outrider.service.desk import machine_orders
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.reservations.admission import Doubtful, Judged, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
@@ -34,6 +35,7 @@ from outrider.service.requests import (
     ListNodes,
     ListReservations,
     ListTransfers,
+    MachineRequest,
     Modify,
     Recall,
     Report,
@@ -166,8 +168,12 @@ class RequestDispatch:
             self._remember(caller, request, answer)
         return answer
 
-    def change(self, request: Cancel | Trigger | SignedCall, caller: Caller, store_trouble: str) -> Answer:
-        """What somebody says that a reservation is to do now."""
+    def change(
+        self, request: Cancel | Trigger | SignedCall | MachineRequest, caller: Caller, store_trouble: str
+    ) -> Answer:
+        """What nothing has to be planned for: what somebody says that a reservation or a machine is to do."""
+        if isinstance(request, MachineRequest):
+            return self._suspension(request, caller, store_trouble)
         views = self._parts.views
         if isinstance(request, SignedCall):
             return self._called(request, caller, store_trouble)
@@ -229,6 +235,14 @@ class RequestDispatch:
             self._parts.lifecycle.cancel(live, caller, _canceller(live, caller))
         views = tuple(self._parts.views.past(live.record, caller) for live in series)
         return ReservationList(reservations=views, next_after=None)
+
+    def _suspension(self, request: MachineRequest, caller: Caller, store_trouble: str) -> Answer:
+        """Suspend a job's machine, or let it go on; how the job stands."""
+        if store_trouble:
+            return Trouble(code="unavailable", message=store_trouble)
+        entry = self._parts.jobs.entries.get(request.job)
+        trouble = machine_orders.order(self.site, entry, request, caller)
+        return trouble or self._parts.job_views.details(ShowJob(job=request.job), caller)
 
     def _judged(
         self, request: Reserve, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool

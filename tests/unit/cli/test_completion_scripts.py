@@ -88,7 +88,13 @@ def test_bash_completes_reservations_choices_and_files(tmp_path: Path) -> None:
 def test_fish_completes_the_same(tmp_path: Path) -> None:
     (tmp_path / "ws.yaml").touch()
 
-    assert completed_by_fish(tmp_path, "outrider re") == ["reconcile", "report", "reserve", "restore"]
+    assert completed_by_fish(tmp_path, "outrider re") == [
+        "reconcile",
+        "report",
+        "reserve",
+        "restore",
+        "resume",
+    ]
     assert completed_by_fish(tmp_path, "outrider config ") == ["check", "show"]
     assert completed_by_fish(tmp_path, "outrider show web") == ["web-3"]
     assert sorted(completed_by_fish(tmp_path, "outrider list --state e")) == ["endangered", "ended"]

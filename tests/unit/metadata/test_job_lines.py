@@ -54,6 +54,15 @@ def test_preemptible_job_says_how_it_is_told_and_how_long_it_has(grace: str, sec
     assert parse_job_lines(write_job_lines(found)) == found
 
 
+def test_job_in_a_machine_may_be_suspended() -> None:
+    found = parse_job_lines("image: a\nrun: vm\nboot: debian-12\npreemptible: suspend\n")
+
+    assert (found.is_machine, found.boot) == (True, "debian-12")
+    assert (found.is_preemptible, found.is_suspendable) == (True, True)
+    assert parse_job_lines(write_job_lines(found)) == found
+    assert not parse_job_lines("image: a\nrun: vm\npreemptible: requeue").is_suspendable
+
+
 @pytest.mark.parametrize("text", ["image: a", "image: a\npreemptible: no"])
 def test_job_is_not_preemptible_unless_it_says_so(text: str) -> None:
     assert not parse_job_lines(text).is_preemptible
@@ -83,7 +92,13 @@ def test_image_alone_is_enough_with_quotes_blanks_and_remarks() -> None:
         ("image: a\nprivate: maybe", "write true or false"),
         ("image: a\nname: ../etc", 'name is "../etc"'),
         ("image: a\npreemptible: suspend", "virtual machine"),
-        ("image: a\npreemptible: true", "write one of no, requeue"),
+        ("image: a\npreemptible: true", "write one of no, requeue, suspend"),
+        ("image: a\nrun: container", "write one of vm"),
+        ("image: a\nboot: debian", "boot says nothing without run: vm"),
+        ("image: a\nrun: vm\nboot: ../etc", "the name of one of the site's kernels"),
+        ("image: a\nrun: vm\nformat: sif", "a machine has disks"),
+        ("image: a\nrun: vm\npreemptible: requeue\ncheckpoint: USR1", "suspends a machine"),
+        ("image: a\nrun: vm\npreemptible: suspend\ncheckpoint: USR2", "checkpoint says nothing without"),
         ("image: a\ngrace: 60s", "grace says nothing without preemptible: requeue"),
         ("image: a\npreemptible: no\ncheckpoint: USR1", "checkpoint says nothing without"),
         ("image: a\npreemptible: requeue\ngrace: 60s", "grace says nothing without checkpoint"),

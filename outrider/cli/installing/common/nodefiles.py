@@ -14,7 +14,7 @@ from outrider.cli.errors import InputError
 from outrider.cli.installing.common.headfiles import DEPLOYED, KEY, as_folders, deployed, file
 from outrider.cli.installing.common.placing import Json
 from outrider.cli.installing.common.ports import Ports
-from outrider.cli.installing.common.shipped import package_file
+from outrider.cli.installing.common.shipped import package_file, shipped
 from outrider.cli.installing.common.writing import write
 from outrider.cli.installing.systems import SYSTEMS
 from outrider.metadata.notation.hostlists import natural
@@ -22,6 +22,8 @@ from outrider.metadata.notation.hostlists import natural
 PYZ = "/usr/lib/outrider/cachemgr.pyz"
 PROGRAM = "/usr/sbin/cachemgr"
 HOOK = "/usr/lib/outrider/hook.py"
+MACHINE = "/usr/lib/outrider/machine"
+"""What runs a job's script in a virtual machine; the submit filters name it."""
 CONF = "/etc/outrider/cachemgr.conf"
 UNIT = "/etc/systemd/system/cachemgr.service"
 POOL_MARKER = "/var/cache/outrider/pool.json"
@@ -51,6 +53,7 @@ def kit(files: Iterable[Json], folders: Iterable[str], ports: Ports, key: bytes)
         file(PYZ, pyz(), mode=0o755, restarts=True),
         {"path": PROGRAM, "link": PYZ},
         file(HOOK, package_file("cachemgr", "hook.py")),
+        file(MACHINE, shipped("prolog/machine"), mode=0o755),
         *files,
         file(KEY, key, mode=0o600, restarts=True),
         file(UNIT, unit(), restarts=True),

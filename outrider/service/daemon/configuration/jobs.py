@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from outrider.metadata.fields import Duration, Share
+from outrider.metadata.fields import Duration, Share, Size
 from outrider.metadata.validation import Section
 from outrider.service.daemon.configuration.types import given
 
@@ -33,6 +33,15 @@ class JobsSection(Section):
     )
     preemptible: bool = Field(
         False, description="whether jobs may say that they can be requeued for a reservation"
+    )
+    machines: bool = Field(False, description="whether jobs may run in virtual machines on their nodes")
+    saving_rate_bytes_per_s: Size = Field(
+        50_000_000,
+        ge=1_000_000,
+        alias="saving_rate",
+        description="with which a machine's memory is written to a node's disk, at least: by it is known how "
+        "long before a reservation's start machines are suspended",
+        json_schema_extra=given("50MB"),
     )
     most_grace_s: Duration = Field(
         300,

@@ -53,6 +53,10 @@ class TcpSection(Section):
         return self
 
 
+WITHOUT_MACHINES = ("embedded", "gridengine")
+"""Batch systems whose jobs run on their nodes alone."""
+
+
 class LinkSection(Section):
     """The link over which images come, and how it is used."""
 
@@ -407,6 +411,9 @@ class Config(Section):
                 "backend",
                 "rate",
             )
+        if self.jobs.machines and self.backend.kind in WITHOUT_MACHINES:
+            words = f"is true, and jobs of backend.kind {self.backend.kind} run in no machines"
+            contradiction(words, "jobs", "machines")
         return self
 
     @property
@@ -461,6 +468,8 @@ def settings_of(config: Config) -> Settings:
         note_every_s=timings.note_s,
         most_copies=config.jobs.copies,
         allows_preemptible=config.jobs.preemptible,
+        allows_machines=config.jobs.machines,
+        saving_rate_bytes_per_s=config.jobs.saving_rate_bytes_per_s,
         most_requeue_grace_s=config.jobs.most_grace_s,
         requeue_margin_s=config.jobs.requeue_margin_s,
         user_share_percent=config.jobs.user_share,

@@ -84,7 +84,8 @@ METRICS = (
     _counter("outrider_jobs_staged_total", "best-effort jobs whose image has come to where they may start"),
     _counter(
         "outrider_jobs_yielding_total",
-        "preemptible jobs that made way: signalled, requeued, or late, if a reservation came into danger",
+        "preemptible jobs that made way: signalled, told to save their machine (saving), requeued, or late, "
+        "if a reservation came into danger",
         "step",
     ),
     _histogram(

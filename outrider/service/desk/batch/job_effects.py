@@ -25,10 +25,13 @@ TICKET = "ticket"
 KINDS = frozenset({HOLD, RELEASE, BIND, TICKET})
 SIGNAL = "signal"
 REQUEUE = "requeue"
+SAVE = "save"
+SUSPEND, RESUME = "suspend", "resume"
 NO_TICKET = "none"
 """What a job carries that waits for its ticket."""
 _SUBJECT = "job "
 _YIELDING = "yield "
+_MACHINE = "machine "
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,9 +74,14 @@ def is_of_yielding(subject: str) -> bool:
     return subject.startswith(_YIELDING)
 
 
+def is_of_machine(subject: str) -> bool:
+    """Whether it is about a machine that somebody wants suspended, or to go on."""
+    return subject.startswith(_MACHINE)
+
+
 def job_of(effect: Effect) -> str | None:
     """The job that an effect is about; None if it is about a reservation."""
-    for prefix in (_SUBJECT, _YIELDING):
+    for prefix in (_SUBJECT, _YIELDING, _MACHINE):
         if effect.subject.startswith(prefix):
             return effect.subject.removeprefix(prefix)
     return None
@@ -110,9 +118,29 @@ def signal_effect(fields: YieldFields, now_s: int) -> Effect:
     return _yield_effect(SIGNAL, fields, now_s, now_s)
 
 
+def save_effect(fields: YieldFields, now_s: int) -> Effect:
+    """Let a job save its machine and go by itself."""
+    return _yield_effect(SAVE, fields, now_s, now_s)
+
+
 def requeue_effect(fields: YieldFields, now_s: int) -> Effect:
     """Let a job be requeued when its time has come."""
     return _yield_effect(REQUEUE, fields, now_s, max(now_s, fields.requeue_s))
+
+
+def suspend_effect(job: str, run_s: int, reason: str, now_s: int) -> Effect:
+    """Let a job save its machine and wait until somebody wants it to go on."""
+    return _machine_effect(SUSPEND, job, {"version": 1, "run_s": run_s, "reason": reason}, now_s)
+
+
+def resume_effect(job: str, now_s: int) -> Effect:
+    """Let it go on."""
+    return _machine_effect(RESUME, job, {"version": 1}, now_s)
+
+
+def machine_of(job: str) -> str:
+    """Under which name these wait."""
+    return f"{_MACHINE}{job}"
 
 
 def yield_fields(effect: Effect) -> YieldFields:
@@ -123,15 +151,23 @@ def yield_fields(effect: Effect) -> YieldFields:
 
 def carry_out_for_job(effect: Effect, job: str, rms: BatchSystem, sign: Sign | None) -> None:
     """Do it. Raises what the batch system raises. A job has its ticket before it may start."""
-    if effect.kind in (SIGNAL, REQUEUE):
+    if effect.kind in (SIGNAL, SAVE, REQUEUE):
         fields = yield_fields(effect)
         if effect.kind == SIGNAL:
             rms.signal(job, fields.signal, fields.run_s)
+        elif effect.kind == SAVE:
+            rms.save(job, fields.run_s, fields.reason)
         else:
             rms.requeue(job, fields.run_s, fields.reason)
         return
     payload: dict[str, Any] = json.loads(effect.payload)
     ticket = payload.get("ticket")
+    if effect.kind == SUSPEND:
+        rms.save(job, payload["run_s"], payload["reason"], is_kept=True)
+        return
+    if effect.kind == RESUME:
+        rms.resume(job)
+        return
     if effect.kind == HOLD:
         rms.hold(job, payload["reason"])
         if sign is not None:
@@ -175,4 +211,15 @@ def _yield_effect(kind: str, fields: YieldFields, now_s: int, due_s: int) -> Eff
         payload=json.dumps({"version": 1} | asdict(fields), separators=(",", ":")),
         created_s=now_s,
         due_s=due_s,
+    )
+
+
+def _machine_effect(kind: str, job: str, payload: dict[str, object], now_s: int) -> Effect:
+    return Effect(
+        identity=f"{kind} machine {job} {now_s}",
+        kind=kind,
+        subject=machine_of(job),
+        payload=json.dumps(payload, separators=(",", ":")),
+        created_s=now_s,
+        due_s=now_s,
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, RmsJob, Sight
-from outrider.service.desk.batch.job_effects import is_of_yielding
+from outrider.service.desk.batch.job_effects import is_of_machine, is_of_yielding
 from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.copies import JobCopies
 from outrider.service.desk.jobs.image_lookup import ImageLookups
@@ -149,6 +149,8 @@ class JobManager:
         if is_of_yielding(effect.subject):
             self.yielding.carried(effect)
             return
+        if is_of_machine(effect.subject):
+            return
         entry = self.entries.get(job)
         if entry is not None:
             entry.looks = 0
@@ -159,6 +161,10 @@ class JobManager:
         """The batch system will not do it: that is seen, and said, until the next look."""
         if is_of_yielding(effect.subject):
             self.yielding.refused(effect, words)
+            return
+        if is_of_machine(effect.subject):
+            uid = self.entries[job].job.uid if job in self.entries else 0
+            self._site.note("machine", f"job {job}", "refused", words, uid=uid)
             return
         entry = self.entries.get(job)
         if entry is not None:

@@ -15,10 +15,12 @@ from datetime import datetime
 
 from outrider.service.desk.batch.job_effects import (
     REQUEUE,
+    SAVE,
     SIGNAL,
     YieldFields,
     is_of_yielding,
     requeue_effect,
+    save_effect,
     signal_effect,
     yield_fields,
     yielding_of,
@@ -100,7 +102,8 @@ class JobYielding:
         site = self._site
         self._looked_s, self._is_due = site.now_s, True
         settings = site.settings
-        notice_s = settings.most_requeue_grace_s + settings.requeue_margin_s
+        most_s = max((job.run.terms.grace_s for job in self._preemptible.all.values()), default=0)
+        notice_s = max(most_s, settings.most_requeue_grace_s) + settings.requeue_margin_s
         far_s = site.now_s + notice_s + settings.look_every_s + NEAR_S
         if not self._preemptible.all:
             self._near = {}
@@ -138,8 +141,10 @@ class JobYielding:
         order = self._order_of(fields)
         if order is None:
             return
-        if effect.kind == SIGNAL:
-            self._meter.count("outrider_jobs_yielding_total", "signalled")
+        if effect.kind in (SIGNAL, SAVE):
+            self._meter.count(
+                "outrider_jobs_yielding_total", "saving" if effect.kind == SAVE else "signalled"
+            )
             self._begin_grace(order, now_s)
         else:
             order.requeued_s = now_s
@@ -155,7 +160,7 @@ class JobYielding:
         order = self._order_of(fields)
         if order is None:
             return
-        if effect.kind == SIGNAL:
+        if effect.kind in (SIGNAL, SAVE):
             self._begin_grace(order, self._site.now_s)
         else:
             order.requeued_s = self._site.now_s
@@ -200,7 +205,7 @@ class JobYielding:
             order.fields = replace(order.fields, reservation=live.name, start_s=start_s)
             if order.is_signal_sent:
                 self._requeue_by(order, min(order.fields.requeue_s, terms.latest_requeue_s(start_s)))
-        if not order.is_signal_sent and (not job.checkpoint or now_s >= terms.latest_requeue_s(start_s)):
+        if not order.is_signal_sent and (not job.is_told or now_s >= terms.latest_requeue_s(start_s)):
             order.is_signal_sent = True
             self._requeue_by(order, terms.latest_requeue_s(start_s))
         elif order.requeued_s is not None:
@@ -228,8 +233,9 @@ class JobYielding:
         order = self._orders[job.key] = _Order(fields)
         self._say(job.key, "yields", f"it yields to reservation {live.name} at {at:%H:%M:%S}")
         self._log.info("job yields", job=job.key, reservation=live.name, start_s=start_s)
-        if job.checkpoint and self._site.now_s < job.run.terms.latest_requeue_s(start_s):
-            self._site.todo([signal_effect(fields, self._site.now_s)])
+        if job.is_told and self._site.now_s < job.run.terms.latest_requeue_s(start_s):
+            tell = signal_effect if job.checkpoint else save_effect
+            self._site.todo([tell(fields, self._site.now_s)])
         self._show(job.key)
         return order
 

@@ -6,8 +6,9 @@ counts on it. Nothing is known here of a job that has not declared itself so.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
 from outrider.core.besteffort.requeueing import PreemptibleRun, RequeueTerms
 from outrider.core.leases.preemption import Candidate, PreemptionOrder
@@ -18,6 +19,9 @@ from outrider.metadata.notation.durations import format_duration
 from outrider.rms.base import RmsJob
 from outrider.service.desk.state.site import Site
 from outrider.service.settings import Settings
+
+SAVING_SPARE_S = 5
+"""To tell a machine that it is to be saved, and for what it does beside writing its memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +35,13 @@ class PreemptibleJob:
     checkpoint: str
     """The signal by which it is told; none if empty."""
     nodes: tuple[str, ...]
+    memory_bytes: int | None = None
+    """Of its machine, which is saved; None if it runs in none, or is not to be saved."""
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it hears beforehand that it has to go."""
+        return bool(self.checkpoint) or self.memory_bytes is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,7 @@ class _Declared:
     start_s: int
     terms: RequeueTerms | None
     checkpoint: str = ""
+    is_saved: bool = False
 
 
 class PreemptibleJobs:
@@ -95,14 +107,14 @@ class PreemptibleJobs:
                 start_s=declared.start_s,
                 end_s=end_s,
                 terms=declared.terms,
-                keeps_work=bool(declared.checkpoint),
+                keeps_work=bool(declared.checkpoint) or declared.is_saved,
             ),
             checkpoint=declared.checkpoint,
             nodes=tuple(sorted(nodes)),
+            memory_bytes=_memory_bytes(job) if declared.is_saved else None,
         )
-        self.all[job.key] = found
-        for name in found.nodes:
-            self.on.setdefault(name, {})[job.key] = found
+        self._enter(found)
+        self._share_disks(found.nodes)
         return True
 
     def leave(self, key: str) -> None:
@@ -112,6 +124,21 @@ class PreemptibleJobs:
             self.on[name].pop(key)
             if not self.on[name]:
                 del self.on[name]
+        self._share_disks(() if found is None else found.nodes)
+
+    def _enter(self, found: PreemptibleJob) -> None:
+        self.all[found.key] = found
+        for name in found.nodes:
+            self.on.setdefault(name, {})[found.key] = found
+
+    def _share_disks(self, nodes: Iterable[str]) -> None:
+        """Machines on one node are saved to one disk: each may have to wait for all of them."""
+        for name in nodes:
+            saved = [job for job in self.on.get(name, {}).values() if job.memory_bytes is not None]
+            grace_s = saving_s(self._site.settings, sum(job.memory_bytes or 0 for job in saved))
+            for job in saved:
+                terms = replace(job.run.terms, grace_s=grace_s)
+                self._enter(replace(job, run=replace(job.run, terms=terms)))
 
     def forget(self, key: str) -> None:
         """Its run is over."""
@@ -133,23 +160,44 @@ def _declared(settings: Settings, job: RmsJob, start_s: int) -> _Declared:
         return _Declared(start_s, None)
     if not lines.is_preemptible or refusal_of(settings, lines, job):
         return _Declared(start_s, None)
-    return _Declared(start_s, terms_of(settings, lines), lines.checkpoint)
+    return _Declared(start_s, terms_of(settings, lines), lines.checkpoint, is_saved=lines.is_suspendable)
 
 
 def terms_of(settings: Settings, lines: JobLines) -> RequeueTerms:
     """How a job goes that may be requeued."""
     grace_s = 0
+    if lines.is_suspendable:
+        # Its time is known once it is known what else is saved on its node.
+        return RequeueTerms(grace_s=SAVING_SPARE_S, margin_s=settings.requeue_margin_s, goes_by_itself=True)
     if lines.checkpoint:
         grace_s = min(GRACE_S, settings.most_requeue_grace_s) if lines.grace_s is None else lines.grace_s
     return RequeueTerms(grace_s=grace_s, margin_s=settings.requeue_margin_s)
 
 
+def saving_s(settings: Settings, memory_bytes: int) -> int:
+    """How long it takes to save machines with so much memory on one disk, at most."""
+    return SAVING_SPARE_S + math.ceil(memory_bytes / settings.saving_rate_bytes_per_s)
+
+
+def _memory_bytes(job: RmsJob) -> int:
+    return dict(job.resources.amounts).get("memory_mib", 0) << 20
+
+
 def refusal_of(settings: Settings, lines: JobLines, job: RmsJob) -> str:
     """Why this site does not take a job that says that it can be requeued; nothing if it does."""
+    if lines.is_machine and (words := _no_machine(settings, job)):
+        return words
     if not lines.is_preemptible:
         return ""
+    kind = "suspend" if lines.is_suspendable else "requeue"
     if not settings.allows_preemptible:
-        return "preemptible is requeue, and this site requeues no jobs (jobs.preemptible): leave it out"
+        return f"preemptible is {kind}, and this site requeues no jobs (jobs.preemptible): leave it out"
+    if lines.is_suspendable and not job.can_save:
+        return (
+            "preemptible is suspend, and the batch system cannot have this job's machine saved: leave it out"
+        )
+    if lines.is_suspendable and not _memory_bytes(job):
+        return "preemptible is suspend, and it is not known how much memory the machine has: ask for memory"
     most_s = settings.most_requeue_grace_s
     if lines.grace_s is not None and lines.grace_s > most_s:
         return (
@@ -158,9 +206,18 @@ def refusal_of(settings: Settings, lines: JobLines, job: RmsJob) -> str:
         )
     if not job.can_requeue:
         return (
-            "preemptible is requeue, and the batch system cannot requeue this job: it is interactive, may "
+            f"preemptible is {kind}, and the batch system cannot requeue this job: it is interactive, may "
             "not be run again, or is an array of Grid Engine's; leave it out"
         )
     if lines.checkpoint and not job.can_be_signalled:
         return f"checkpoint is {lines.checkpoint}, and the batch system sends none: leave it and grace out"
+    return ""
+
+
+def _no_machine(settings: Settings, job: RmsJob) -> str:
+    """Why a job cannot run in a virtual machine here; nothing if it can."""
+    if not settings.allows_machines:
+        return "run is vm, and this site runs no jobs in virtual machines (jobs.machines): leave it out"
+    if job.nodes_wanted > 1:
+        return f"run is vm, and a job in a machine has one node, not {job.nodes_wanted}: ask for one"
     return ""

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from outrider.service.answers import JobDetails, JobList, Verdict
-from outrider.service.requests import AskStart, ListJobs, ShowJob
+from outrider.service.requests import AskStart, ListJobs, ResumeJob, ShowJob, SuspendJob
 from outrider.service.web.asking import Asker
 from outrider.service.web.requests.bodies import JOB, JobsQuery, StartingBody
 from outrider.service.web.routes.routing import ERRORS, By, answered
@@ -30,6 +30,16 @@ def job_routes(asker: Asker) -> APIRouter:
     async def job(job: JobKey, caller: By) -> Response:
         """All about one of them."""
         return answered(await asker.ask(caller, ShowJob(job=job), JobDetails))
+
+    @routes.post("/jobs/{job}/suspension", response_model=JobDetails)
+    async def suspend(job: JobKey, caller: By) -> Response:
+        """Save the job's machine and let it wait until it is resumed (its owner, administrators)."""
+        return answered(await asker.ask(caller, SuspendJob(job=job), JobDetails))
+
+    @routes.delete("/jobs/{job}/suspension", response_model=JobDetails)
+    async def resume(job: JobKey, caller: By) -> Response:
+        """Let it go on, where its machine is, as soon as there is room."""
+        return answered(await asker.ask(caller, ResumeJob(job=job), JobDetails))
 
     @routes.post("/starting", response_model=Verdict)
     async def starting(body: StartingBody, caller: By) -> Response:

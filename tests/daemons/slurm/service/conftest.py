@@ -19,7 +19,9 @@ SETTLE_S = 180
 # A job that is sent back waits so long, which by Slurm's own measure are 2 min.
 LINES = ("AuthInfo=cred_expire=10",)
 # Jobs that do not end by themselves are killed after KillWait, which is 5 s here.
-JOBS = {"preemptible": True, "most_grace": "1m", "requeue_margin": "20s"}
+JOBS = {
+    "preemptible": True, "most_grace": "1m", "requeue_margin": "20s", "machines": True, "saving_rate": "20MB",
+}  # fmt: skip
 TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s", "note": "2s"}
 
 

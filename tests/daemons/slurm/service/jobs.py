@@ -114,3 +114,8 @@ def wait_in_slurm(site: OutriderSite, name: str, *, is_there: bool) -> None:
         lambda: (name in in_slurm(site)) is is_there,
         logs=site.logs,
     )
+
+
+def restarts(site: OutriderSite, job: str) -> str:
+    text = site.cluster.run(HEAD, ["scontrol", "show", "job", job]).stdout
+    return next(word for word in text.split() if word.startswith("Restarts="))

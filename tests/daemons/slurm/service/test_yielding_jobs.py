@@ -11,7 +11,7 @@ from testbed.site import OutriderSite, ServedImage
 from testbed.slurm import HEAD
 from tests.daemons.reservations import reserve, shown, wait_reservation, workspace
 from tests.daemons.slurm.service.failing import fill, kill_service
-from tests.daemons.slurm.service.jobs import ended, output, script, seen, wait_for, wait_in_slurm
+from tests.daemons.slurm.service.jobs import ended, output, restarts, script, seen, wait_for, wait_in_slurm
 
 MB = 1_000_000
 # Says when it is told to go. It works until it has been sent back once, or until there is a file `enough`.
@@ -41,11 +41,6 @@ def written(site: OutriderSite, name: str) -> list[str]:
     """The lines of a file in ada's home; none if there is no such file."""
     done = site.cluster.run(HEAD, ["cat", f"{site.home()}/{name}"], check=False)
     return done.stdout.split()
-
-
-def restarts(site: OutriderSite, job: str) -> str:
-    text = site.cluster.run(HEAD, ["scontrol", "show", "job", job]).stdout
-    return next(word for word in text.split() if word.startswith("Restarts="))
 
 
 def test_youngest_job_makes_way_in_time_and_comes_back(site: OutriderSite) -> None:
@@ -120,6 +115,8 @@ def test_service_killed_in_the_grace_time_requeues_the_job_in_time(site: Outride
     ("more", "options", "words"),
     [
         ("#OUTRIDER preemptible: suspend", (), "virtual machine"),
+        ("#OUTRIDER run: vm", (), "--mem"),
+        ("#OUTRIDER run: vm", ("--mem=100", "-N2"), "one node"),
         ("#OUTRIDER grace: 5m", (), "grace says nothing without preemptible"),
         ("#OUTRIDER preemptible: requeue", ("--no-requeue",), "contradict"),
     ],

@@ -136,6 +136,7 @@ def test_each_form_of_metadata_is_understood_and_kept_in_the_context(text: str) 
         ("base64:!!", "is not base64"),
         ("image: a\\npreemptible: suspend", "cannot be its preemptible"),
         ("image: a\\npreemptible: requeue\\ncheckpoint: USR1", "leave checkpoint out"),
+        ("image: a\\nrun: vm", "leave run out"),
         ("image: a\\ngrace: 60s", "leave grace out"),
     ],
 )

@@ -33,7 +33,9 @@ RIGHT = {
     "digest": ["sha256:" + "0a" * 32],
     "size": ["1", "600MB", "2 GiB", "1.5T", "0.5GB", "1152921504606846975", "1023PiB", "999999TB"],
     "name": ["web", "a" * 63, "A-1_b.c"],
-    "preemptible": ["requeue", "no"],
+    "preemptible": ["requeue", "suspend", "no"],
+    "run": ["vm"],
+    "boot": ["disk", "debian-12", "A" * 32],
     "checkpoint": ["USR1", "USR2", "INT", "HUP", "TERM"],
     "grace": ["1s", "90s", "5m", "5min", "99999h"],
 }
@@ -65,7 +67,9 @@ def cases(seed: int) -> Iterator[tuple[str, str]]:
 
 
 BESIDE = {
-    "preemptible": "",
+    "preemptible": "run: vm\n",
+    "run": "",
+    "boot": "run: vm\n",
     "checkpoint": "preemptible: requeue\n",
     "grace": "preemptible: requeue\ncheckpoint: USR1\n",
 }

@@ -82,6 +82,22 @@ claim("it is held for a year", math.abs(made.begin_time - os.time() - 365 * 8640
 claim("it can be requeued", made.requeue == 1)
 claim("its user is told", said[1] == 'outrider: the job starts when "a.qcow2" is on its nodes')
 
+-- A script that runs in a machine gets its interpreter, and the job what a machine takes beside its memory.
+local MACHINE = HEAD .. IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER boot: debian\nls\n"
+answer, made = submit({ script = MACHINE, min_mem_per_node = 512 })
+claim("a job in a machine is accepted", answer == slurm.SUCCESS)
+claim("its script is the machine's", made.script == "#!/usr/lib/outrider/machine run=vm,memory=512,boot=debian\n" .. MACHINE)
+claim("its memory is the guest's", made.min_mem_per_node == 768)
+claim("no memory of its own is refused", refused({ script = MACHINE }, "--mem"))
+claim("memory by the processor is refused", refused({ script = MACHINE, min_mem_per_node = 2 ^ 63 + 512 }, "--mem"))
+claim("several nodes are refused", refused({ script = MACHINE, min_mem_per_node = 512, min_nodes = 2 }, "one node"))
+claim("the signal that suspends is refused",
+  refused({ script = MACHINE, min_mem_per_node = 512, warn_signal = 10 }, "suspend the machine"))
+claim("a job without a script is refused", refused({ comment = "outrider:image=a;run=vm" }, "sbatch"))
+outrider_machines = false
+claim("a site may have no machines", refused({ script = MACHINE, min_mem_per_node = 512 }, "no virtual machines"))
+outrider_machines = nil
+
 answer, made = submit({ script = HEAD .. IMAGE, begin_time = 2000000000, requeue = 0 })
 claim("the user's own begin is kept", made.admin_comment:find(',"begin":2000000000}', 1, true) ~= nil)
 claim("the user's own requeue is kept", made.requeue == 0)
@@ -137,6 +153,11 @@ for _, case in ipairs({
   { IMAGE .. "#OUTRIDER private: yes\n", "line 3: private:" },
   { IMAGE .. "#OUTRIDER name: -x\n", "line 3: name:" },
   { IMAGE .. "#OUTRIDER preemptible: suspend\n", "virtual machine" },
+  { IMAGE .. "#OUTRIDER run: vm\n", "write --mem, 32 MB or more" },
+  { IMAGE .. "#OUTRIDER run: container\n", "line 3: run:" },
+  { IMAGE .. "#OUTRIDER boot: debian\n", "boot says nothing without run: vm" },
+  { IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER format: sif\n", "a machine has disks" },
+  { IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER preemptible: requeue\n#OUTRIDER checkpoint: USR1\n", "suspends a machine" },
   { IMAGE .. "#OUTRIDER preemptible: true\n", "line 3: preemptible:" },
   { IMAGE .. "#OUTRIDER grace: 60s\n", "grace says nothing without preemptible" },
   { IMAGE .. "#OUTRIDER preemptible: requeue\n#OUTRIDER grace: 60s\n", "grace says nothing without checkpoint" },
@@ -222,6 +243,10 @@ end
 claim("root takes it out of one", modify({ reservation = "" }, 0))
 claim("a job without an image may go there", modify({ reservation = "night" }, 0, { admin_comment = "" })
   and modify({ reservation = "night" }, 0, { admin_comment = '{"outrider":1,"tag":"x"}' }))
+local SAVED = { admin_comment = 'outrider: x {"outrider":1,"metadata":"image: a","saved":["n1",600,1,2]}' }
+claim("a user cannot raise the limit of a suspended machine", not modify({ time_limit = 60 }, 1000, SAVED))
+claim("the service can", modify({ time_limit = 60 }, 64030, SAVED))
+claim("a user can change the limit of another job", modify({ time_limit = 60 }, 1000))
 claim("a user cannot change the start", not modify({ begin_time = 12345 }, 1000))
 claim("a user can change the rest", modify({ time_limit = 5, begin_time = NO_VAL }, 1000))
 claim("a running job can shrink", modify({ req_nodes = "n1" }, 1000, { job_state = 1 + 65536 }))

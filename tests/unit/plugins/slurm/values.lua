@@ -7,6 +7,7 @@ for line in io.lines() do
   local statement = metadata.statement("test")
   if key ~= "image" then metadata.add(statement, "test", "image", "a") end
   if key == "checkpoint" or key == "grace" then metadata.add(statement, "test", "preemptible", "requeue") end
+  if key == "preemptible" or key == "boot" then metadata.add(statement, "test", "run", "vm") end
   if key == "grace" then metadata.add(statement, "test", "checkpoint", "USR1") end
   metadata.add(statement, "test", key, value)
   local _, faults = metadata.checked(statement)

@@ -6,11 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outrider.core.model import Resources
+from outrider.rms.base import JobState, RmsNode
+from outrider.rms.slurm.jobs import SlurmJob
+from outrider.rms.slurm.nodes import SlurmNode
+from outrider.rms.slurm.placing import Places
 from outrider.rms.slurm.records import (
     MOST_COMMENT,
     NOTHING,
     JobRecord,
     NodeWish,
+    SavedMachine,
     carried,
     comment_of,
     record_carried,
@@ -18,6 +24,7 @@ from outrider.rms.slurm.records import (
     ticket_in,
     with_ticket,
 )
+from outrider.rms.slurm.system import saved_by
 
 FULL = JobRecord(
     sentence="image ready at 14:03",
@@ -29,6 +36,7 @@ FULL = JobRecord(
     begin_s=7,
     priority=4_294_901_758,
     wish=NodeWish(required="n1", excluded="n[2-3]"),
+    saved=SavedMachine(node="n1", limit_s=600, run_s=1000, asked_s=1250),
 )
 records = st.builds(
     JobRecord,
@@ -44,6 +52,14 @@ records = st.builds(
     priority=st.integers(0, 2**32),
     wish=st.none()
     | st.builds(NodeWish, required=st.text("n[]12,-", max_size=9), excluded=st.text("n[]1", max_size=9)),
+    saved=st.none()
+    | st.builds(
+        SavedMachine,
+        node=st.text("n1-", max_size=5),
+        limit_s=st.integers(0, 2**40),
+        run_s=st.integers(0, 2**40),
+        asked_s=st.integers(0, 2**40),
+    ),
 )
 
 
@@ -115,3 +131,37 @@ def test_ticket_is_the_last_word_and_the_users_comment_stays(comment: str) -> No
 
 def test_ticket_takes_the_place_of_a_record_in_the_comment() -> None:
     assert with_ticket(carried(FULL), "1.2") == "outrider-ticket=1.2"
+
+
+def test_machine_that_goes_on_has_what_was_left_of_its_time() -> None:
+    first = saved_by(a_job(limit_s=600), "n1", 1000, 1250)
+    again = saved_by(a_job(limit_s=600, saved=first), "n1", 1000, 1260)
+    later = saved_by(a_job(limit_s=360, saved=again), "n1", 2000, 2040)
+
+    assert first.left_s == 600 - 250
+    # Asked again in the same run, nothing is taken off twice.
+    assert again.left_s == 600 - 260
+    # The limit that Slurm has been told is rounded up to minutes; what was left counts.
+    assert later.left_s == 600 - 260 - 40
+
+
+def a_job(*, limit_s: int, saved: SavedMachine | None = None) -> SlurmJob:
+    return SlurmJob(
+        key="7", state=JobState.RUNNING, user="ada", uid=1, account="", nodes_wanted=1, most_nodes=1,
+        resources=Resources.of(cpus=1), limit_s=limit_s, submitted_s=0, nodes=("n1",), start_s=1000,
+        reservation="", comment="", record=JobRecord(saved=saved), is_managed=True, is_held_by_us=False,
+        wish=NodeWish(), eligible_s=0, partitions=("main",), features="",
+    )  # fmt: skip
+
+
+def test_job_with_a_saved_machine_may_start_where_that_is() -> None:
+    nodes = [
+        SlurmNode(
+            node=RmsNode(name=name, capacity=Resources.of(cpus=1)), partitions=("main",), features=frozenset()
+        )
+        for name in ("n1", "n2")
+    ]
+    saved = SavedMachine(node="n2", limit_s=600, run_s=1000, asked_s=1250)
+
+    assert Places(nodes).eligible(a_job(limit_s=600)) == ()
+    assert Places(nodes).eligible(a_job(limit_s=600, saved=saved)) == ("n2",)

@@ -1,0 +1,291 @@
+"""A batch job whose script runs in a virtual machine: what the batch system starts in the script's place.
+
+    machine run=vm,memory=512,boot=debian SCRIPT ARGUMENT …
+    machine tidy JOB                        as the epilog calls it, with the user's rights
+
+The submit filter puts `#!/usr/lib/outrider/machine run=vm,…` above the script's own first line. The machine
+is kept in a folder of the job's user on the node. A job that is told to be suspended (USR1) saves its
+machine, notes in its user's home where that is, and gives itself back to the queue; started again it
+goes on. Where its machine is saved elsewhere it does not begin anew: it goes back to the queue.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+
+from cachemgr.base.disk import RealDisk, replace_file
+from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, WrongBytes
+from cachemgr.machines import states
+from cachemgr.machines.batch.bootfiles import BootFiles, boot_files
+from cachemgr.machines.batch.image import BaseImage, base_image
+from cachemgr.machines.batch.system import BatchJob, job_here
+from cachemgr.machines.keeper import PROGRAM, real_site
+from cachemgr.machines.machine import Machine
+from cachemgr.machines.qemu.process import BUSY
+from cachemgr.machines.record import has_record, read_record
+from cachemgr.machines.running import SUSPENDED_STATUS, CaughtSignals, run
+from cachemgr.machines.wish import MIB, MachineDisk, MachineJob, MachineWish
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cachemgr.machines.keeper import MachineSite
+
+PREFIX = "run=vm"
+MACHINES = "/var/tmp"
+"""Where each user's folder of machines is; the epilog looks there, too."""
+TIDY = "tidy"
+FOLDER_PREFIX = "job-"
+GRACE_S = 20.0
+"""What a job has between TERM and its end, less than Slurm's KillWait of 30 s."""
+DISK = "root"
+FAILED_STATUS = 125
+MOST_SCRIPT_BYTES = 16 << 20
+MOST_MARK_BYTES = 4096
+TRIES = 12
+PAUSE_S = 5.0
+OPTION = re.compile(r"[a-z]{1,16}=[A-Za-z0-9._-]{1,64}")
+NOT_FOR_GUESTS = re.compile(r"LD_.*|PYTHON.*|OUTRIDER_(IMAGE|MACHINES?|TICKET)|TMPDIR|TMP|BASH_FUNC_.*")
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """What the submit filter says of the machine."""
+
+    memory_bytes: int
+    boot: str = ""
+
+
+def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
+    try:
+        if len(arguments) == 2 and arguments[0] == TIDY:
+            return tidy(arguments[1], site or real_site(os.uname().nodename, PROGRAM))
+        return _main(arguments, os.environ, site or real_site(os.uname().nodename, PROGRAM))
+    except (CacheError, OSError) as error:
+        _say(str(error))
+        return FAILED_STATUS
+
+
+def _main(arguments: Sequence[str], environment: Mapping[str, str], site: MachineSite) -> int:
+    options, script, rest = understood(arguments, environment)
+    job = job_here(environment)
+    caught = CaughtSignals()
+    folder = _folder(job.key)
+    make_private(os.path.dirname(folder))
+    machine = Machine(folder, site)
+    mark = SavedMark(environment.get("HOME", ""), job.key)
+    image = base_image(site.disk, environment.get("OUTRIDER_IMAGE", ""))
+    wish = _continued(machine, job, image)
+    if wish is None:
+        elsewhere = mark.elsewhere(machine.place)
+        if elsewhere:
+            _say(f"the machine of this job is saved at {elsewhere}: it can go on there alone")
+            return _given_back(job, site, caught)
+        _remove_forgotten(machine, job)
+        wish = _wish(job, options, image, _script(script), rest, environment)
+    status = run(machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove)
+    if status == SUSPENDED_STATUS:
+        mark.write(machine.place)
+        return _given_back(job, site, caught)
+    mark.remove()
+    _remove(machine)
+    return status
+
+
+def tidy(key: str, site: MachineSite) -> int:
+    """What the epilog asks for when a run of a job is over, whatever has ended it: no machine of it runs on,
+    and nothing is left of one that is not to go on."""
+    machine = Machine(_folder(key), site)
+    if os.path.isdir(machine.folder):
+        _ended(machine, but=(states.SUSPENDED,))
+    return 0
+
+
+def _ended(machine: Machine, but: Sequence[str] = ()) -> None:
+    with suppress(CacheError, OSError):
+        if machine.status().record.state in but:
+            return
+    with suppress(CacheError, OSError):
+        machine.stop(0)
+    _remove(machine)
+
+
+def _remove(machine: Machine) -> None:
+    """A machine that is over, with its folder; the lock of whoever works on it is the last file there."""
+    with suppress(CacheError, OSError):
+        machine.remove()
+        os.unlink(f"{machine.folder}/{BUSY}")
+        os.rmdir(machine.folder)
+
+
+def _remove_forgotten(machine: Machine, job: BatchJob) -> None:
+    """Machines of jobs that were cancelled while they were suspended: nobody has told their node."""
+    known = job.others()
+    if known is None:
+        return
+    above = os.path.dirname(machine.folder)
+    for name in sorted(os.listdir(above)):
+        if name.startswith(FOLDER_PREFIX) and name[len(FOLDER_PREFIX) :] not in known:
+            _ended(Machine(f"{above}/{name}", machine.site))
+
+
+def make_private(folder: str) -> None:
+    """A folder in a place where everybody may make one: it has to be this user's alone."""
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise NotAllowed(f"{folder} is not a folder of yours alone: remove it, or tell an administrator")
+
+
+def understood(
+    arguments: Sequence[str], environment: Mapping[str, str]
+) -> tuple[BatchOptions, str, Sequence[str]]:
+    """The options, the script's path, and its arguments. Where a script's first line cannot be changed, the
+    options are in the environment."""
+    given = list(arguments)
+    text = given.pop(0) if given and given[0].startswith(PREFIX) else environment.get("OUTRIDER_MACHINE", "")
+    pairs = text.split(",")
+    if not given or pairs[0] != PREFIX or any(OPTION.fullmatch(each) is None for each in pairs):
+        raise BadRequest(
+            f"{text[:80]!r} is not what the submit filter says of a machine: submit the job anew"
+        )
+    found = dict(each.split("=", 1) for each in pairs[1:])
+    memory = found.get("memory", "")
+    if not memory.isdigit():
+        raise BadRequest("the submit filter names no memory for the machine: submit the job anew")
+    return BatchOptions(int(memory) * MIB, found.get("boot", "")), given[0], given[1:]
+
+
+def _folder(key: str) -> str:
+    return f"{MACHINES}/outrider-{os.geteuid()}/{FOLDER_PREFIX}{key}"
+
+
+def _continued(machine: Machine, job: BatchJob, image: BaseImage) -> MachineWish | None:
+    """The wish of the machine that is here already, with its image where it is now; None if it begins anew.
+
+    A machine that was lost, with the node or by a kill, begins anew when the batch system has
+    started its job once more: that is what its user has agreed to.
+    """
+    if not has_record(machine.site.disk, machine.folder):
+        return None
+    machine.status()
+    if not has_record(machine.site.disk, machine.folder):
+        return None
+    record = read_record(machine.site.disk, machine.folder)
+    if record.state in (states.LOST, states.MOVED) and job.attempt > 0:
+        machine.remove()
+        return None
+    known = next(each for each in record.wish.disks if each.name == DISK)
+    if known.digest and image.digest and known.digest != image.digest:
+        raise WrongBytes(
+            f"the image has changed since the machine of job {job.key} began: sha256:{known.digest[:12]} is "
+            f"now sha256:{image.digest[:12]}; bring the earlier one back, or submit the job anew"
+        )
+    if known.path != image.path and record.state == states.SUSPENDED:
+        machine.relocate({DISK: image.path})
+        record = read_record(machine.site.disk, machine.folder)
+    return record.wish
+
+
+def _wish(
+    job: BatchJob,
+    options: BatchOptions,
+    image: BaseImage,
+    script: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+) -> MachineWish:
+    boot: BootFiles = boot_files(options.boot)
+    folder = os.getcwd()
+    variables = sorted(
+        (name, value) for name, value in environment.items() if NOT_FOR_GUESTS.fullmatch(name) is None
+    )
+    own = tuple(sorted(filter(None, {_below(folder, number) for number in (1, 2)})))
+    return MachineWish(
+        name=f"job-{job.key}",
+        memory_bytes=options.memory_bytes,
+        cpus=job.cpus,
+        disks=(MachineDisk(DISK, path=image.path, format=image.format, digest=image.digest or None),),
+        kernel=boot.kernel,
+        initrd=boot.initrd,
+        append=boot.append,
+        job=MachineJob(
+            script=script,
+            arguments=tuple(arguments),
+            environment=tuple(variables),
+            folder=folder,
+            left_out=own,
+        ),
+    )
+
+
+def _below(folder: str, number: int) -> str:
+    """The file behind this process' output, if it is in that folder: by its path from there."""
+    with suppress(OSError):
+        path = os.readlink(f"/proc/self/fd/{number}")
+        inside = os.path.relpath(path, os.path.realpath(folder))
+        if path.startswith("/") and os.path.isfile(path) and not inside.startswith(".."):
+            return inside
+    return ""
+
+
+def _script(path: str) -> str:
+    """The user's own script, without the line above it."""
+    with open(path, "rb") as file:
+        data = file.read(MOST_SCRIPT_BYTES + 1)
+    if len(data) > MOST_SCRIPT_BYTES:
+        raise BadRequest(f"the script has more than {MOST_SCRIPT_BYTES} bytes")
+    first, _, rest = data.partition(b"\n")
+    text = (rest if first.startswith(b"#!") and PREFIX.encode() in first else data).decode(errors="replace")
+    return text if text.startswith("#!") else f"#!/bin/sh\n{text}"
+
+
+def _given_back(job: BatchJob, site: MachineSite, caught: CaughtSignals) -> int:
+    """Back to the queue, held. If that cannot be said, the service or an administrator does it."""
+    for _ in range(TRIES):
+        if job.give_back():
+            return 0 if job.ends_well else SUSPENDED_STATUS
+        site.clock.sleep(PAUSE_S)
+        if caught.next() is not None:
+            break
+    return SUSPENDED_STATUS
+
+
+class SavedMark:
+    """Where a job's machine is saved, noted in its user's home: another node cannot know otherwise.
+
+    Whose home is not shared among the nodes is led back to the right one by the service alone.
+    """
+
+    def __init__(self, home: str, key: str) -> None:
+        self._folder = f"{home}/.outrider/machines" if home.startswith("/") else ""
+        self._path = f"{self._folder}/{key}"
+
+    def write(self, place: str) -> None:
+        if self._folder:
+            with suppress(OSError):
+                os.makedirs(self._folder, 0o700, exist_ok=True)
+                replace_file(RealDisk(), self._path, f"{place}\n".encode())
+
+    def elsewhere(self, place: str) -> str:
+        """Another place at which it is saved."""
+        with suppress(OSError):
+            noted = RealDisk().read(self._path, MOST_MARK_BYTES).decode(errors="replace").strip()
+            return noted if noted != place else ""
+        return ""
+
+    def remove(self) -> None:
+        if self._folder:
+            with suppress(OSError):
+                os.unlink(self._path)
+
+
+def _say(words: str) -> None:
+    print(f"outrider: {' '.join(words.split())}", file=sys.stderr)  # noqa: T201 - a program's word

@@ -1,0 +1,101 @@
+"""What a job in a machine asks of its batch system, as the job's user and from inside the job."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+
+from cachemgr.base.errors import BadRequest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ASK_S = 10
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """One run of a job."""
+
+    key: str
+    """In a machine's name: digits, and a task's after a hyphen."""
+    cpus: int
+    attempt: int
+    """How often it was started before."""
+    giving_back: Sequence[str] = ()
+    """The command that sends it back to the queue, held; without one it is enough to end."""
+    listing: Sequence[str] = ()
+    """The command that prints the numbers of all jobs of this user."""
+    ends_well: bool = True
+    """Whether it ends with 0 when it is back in the queue."""
+
+    def give_back(self) -> bool:
+        """Whether the batch system has taken it back. It may end this process meanwhile."""
+        if not self.giving_back:
+            return True
+        try:
+            done = subprocess.run(
+                list(self.giving_back), stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_S
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0
+
+    def others(self) -> frozenset[str] | None:
+        """All jobs of this user that the batch system knows, this one too; None if it does not say."""
+        try:
+            done = subprocess.run(
+                list(self.listing), stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_S
+            )
+        except (OSError, IndexError, ValueError, subprocess.TimeoutExpired):
+            return None
+        found = frozenset(done.stdout.decode(errors="replace").split())
+        return found if done.returncode == 0 and self.key in found else None
+
+
+def job_here(environment: Mapping[str, str]) -> BatchJob:
+    """The job that this process belongs to."""
+    if environment.get("SLURM_JOB_ID"):
+        return _of_slurm(environment)
+    if environment.get("JOB_ID") and environment.get("SGE_TASK_ID"):
+        return _of_grid_engine(environment)
+    raise BadRequest("this is no batch job: a machine begins as the script of one")
+
+
+def _of_slurm(environment: Mapping[str, str]) -> BatchJob:
+    key, address = _number(environment["SLURM_JOB_ID"]), environment["SLURM_JOB_ID"]
+    if environment.get("SLURM_ARRAY_JOB_ID"):
+        # The number of a task may be that of its whole array.
+        address = (
+            f"{_number(environment['SLURM_ARRAY_JOB_ID'])}_{_number(environment['SLURM_ARRAY_TASK_ID'])}"
+        )
+    return BatchJob(
+        key=key,
+        cpus=_count(environment.get("SLURM_CPUS_ON_NODE", "1")),
+        attempt=_count(environment.get("SLURM_RESTART_COUNT", "0")),
+        giving_back=("scontrol", "requeuehold", address),
+        listing=("squeue", "--noheader", "--format=%A", f"--user={os.geteuid()}"),
+    )
+
+
+def _of_grid_engine(environment: Mapping[str, str]) -> BatchJob:
+    """A job that was told to migrate goes back by ending; its hold was set before."""
+    task = environment["SGE_TASK_ID"]
+    key = _number(environment["JOB_ID"]) + (f"-{task}" if task.isdigit() else "")
+    return BatchJob(
+        key=key,
+        cpus=_count(environment.get("NSLOTS", "1")),
+        attempt=_count(environment.get("RESTARTED", "0")),
+    )
+
+
+def _number(text: str) -> str:
+    if not text.isdigit() or len(text) > 10:
+        raise BadRequest(f"{text[:20]!r} is no job's number")
+    return text
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isdigit() and len(text) < 10 else 0

@@ -1,0 +1,49 @@
+"""Machines of jobs that somebody wants suspended, or to go on: their owners, and administrators."""
+
+from __future__ import annotations
+
+from outrider.rms.base import JobState
+from outrider.service.answers import Trouble
+from outrider.service.desk.batch.job_effects import resume_effect, suspend_effect
+from outrider.service.desk.jobs.job import JobEntry
+from outrider.service.desk.state.site import Site
+from outrider.service.requests import Caller, MachineRequest, SuspendJob
+
+
+def order(site: Site, entry: JobEntry | None, request: MachineRequest, caller: Caller) -> Trouble | None:
+    """Have it done; why not, if it is not to be done. What is so already is no error."""
+    if entry is None:
+        words = f"job {request.job[:40]} neither waits for an image nor runs with one"
+        return Trouble(code="not-found", message=words)
+    if not caller.is_admin and entry.job.uid != caller.uid:
+        return Trouble(code="not-allowed", message=f"job {entry.key} is somebody else's")
+    if isinstance(request, SuspendJob):
+        return _suspend(site, entry, caller)
+    return _resume(site, entry, caller)
+
+
+def _suspend(site: Site, entry: JobEntry, caller: Caller) -> Trouble | None:
+    job = entry.job
+    if job.state is JobState.SUSPENDED:
+        return None
+    if entry.lines is None or not entry.lines.is_machine or not job.can_save:
+        words = f"job {job.key} runs in no virtual machine (run: vm): it cannot be suspended"
+        return Trouble(code="conflict", message=words)
+    if job.state is not JobState.RUNNING or job.start_s is None:
+        words = f"job {job.key} is {job.state.value}: only one that runs can be suspended"
+        return Trouble(code="conflict", message=words)
+    reason = f"outrider: suspended by {caller.user}; outrider resume {job.key} lets it go on"
+    site.todo([suspend_effect(job.key, job.start_s, reason, site.now_s)])
+    site.note("machine", f"job {job.key}", "suspended", f"by {caller.user}", uid=job.uid)
+    return None
+
+
+def _resume(site: Site, entry: JobEntry, caller: Caller) -> Trouble | None:
+    job = entry.job
+    if job.state is JobState.SUSPENDED:
+        site.todo([resume_effect(job.key, site.now_s)])
+        site.note("machine", f"job {job.key}", "resumed", f"by {caller.user}", uid=job.uid)
+        return None
+    if job.state is JobState.RUNNING or job.is_held_by_us:
+        return None
+    return Trouble(code="conflict", message=f"job {job.key} is {job.state.value}, not suspended")

@@ -1,0 +1,202 @@
+"""What a batch job's machine is made of: its image, its kernel, its folder, and its batch system's words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import BadRequest, NotAllowed, Unsuitable
+from cachemgr.instances.qcow2 import overlay
+from cachemgr.machines.batch.bootfiles import boot_files
+from cachemgr.machines.batch.image import base_image
+from cachemgr.machines.batch.main import SavedMark, make_private, understood
+from cachemgr.machines.batch.system import job_here
+from cachemgr.machines.guest.archive import pack, unpack
+from cachemgr.machines.wish import MIB
+
+DIGEST = "0123456789abcdef" * 4
+SLURM = {"SLURM_JOB_ID": "17", "SLURM_CPUS_ON_NODE": "2", "SLURM_RESTART_COUNT": "1"}
+
+
+def instance(folder: Path, below: str | None, kind: str = "qcow2") -> str:
+    path = folder / "disk"
+    with path.open("wb") as file:
+        for offset, data in overlay(below, kind, MIB):
+            file.seek(offset)
+            file.write(data)
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", ["qcow2", "raw"])
+def test_machine_stands_on_the_pools_image_and_not_on_the_jobs_overlay(tmp_path: Path, kind: str) -> None:
+    below = f"/pool/images/{DIGEST}/data"
+
+    found = base_image(RealDisk(), instance(tmp_path, below, kind))
+
+    assert (found.path, found.format, found.digest) == (below, kind, DIGEST)
+
+
+def test_instance_that_is_a_whole_copy_is_the_lowest_layer_itself(tmp_path: Path) -> None:
+    whole, raw = instance(tmp_path, None), tmp_path / "raw"
+    raw.write_bytes(b"\0" * MIB)
+
+    assert base_image(RealDisk(), whole).path == whole
+    assert base_image(RealDisk(), str(raw)).format == "raw"
+
+
+@pytest.mark.parametrize("below", ["/etc/shadow", "/pool/images/x", f"/pool/images/{DIGEST}x"])
+def test_instance_that_stands_on_another_file_of_the_node_is_refused(tmp_path: Path, below: str) -> None:
+    with pytest.raises(Unsuitable, match="no image of a pool"):
+        base_image(RealDisk(), instance(tmp_path, below))
+
+
+def test_image_that_is_no_disk_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unsuitable, match="is no disk"):
+        base_image(RealDisk(), str(tmp_path))
+    with pytest.raises(BadRequest, match="no image on this node"):
+        base_image(RealDisk(), "")
+
+
+def test_options_come_with_the_script_or_in_the_environment() -> None:
+    line = "run=vm,memory=512,boot=debian"
+
+    by_line = understood([line, "script", "a b"], {})
+    by_environment = understood(["script", "a b"], {"OUTRIDER_MACHINE": line})
+
+    assert by_line == by_environment
+    options, script, arguments = by_line
+    assert (options.memory_bytes, options.boot) == (512 * MIB, "debian")
+    assert (script, list(arguments)) == ("script", ["a b"])
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["script"], ["run=vm", "script"], ["run=vm,memory=x", "s"], ["run=vm,memory=1,b=../x", "s"]]
+)
+def test_options_that_the_filter_does_not_write_are_refused(words: list[str]) -> None:
+    with pytest.raises(BadRequest):
+        understood(words, {})
+
+
+def test_job_of_slurm_gives_itself_back_by_its_own_address() -> None:
+    task = {**SLURM, "SLURM_ARRAY_JOB_ID": "16", "SLURM_ARRAY_TASK_ID": "3"}
+
+    one, other = job_here(SLURM), job_here(task)
+
+    assert (one.key, one.cpus, one.attempt) == ("17", 2, 1)
+    assert one.giving_back == ("scontrol", "requeuehold", "17")
+    # The number of a task can be that of its array: then all tasks would be sent back.
+    assert other.giving_back == ("scontrol", "requeuehold", "16_3")
+
+
+@pytest.mark.parametrize("environment", [{}, {"SLURM_JOB_ID": "17; rm"}, {"SLURM_JOB_ID": "1" * 11}])
+def test_what_is_no_job_has_no_machine(environment: dict[str, str]) -> None:
+    with pytest.raises(BadRequest):
+        job_here(environment)
+
+
+def test_kernel_of_the_site_is_a_folder_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "debian").mkdir()
+    (tmp_path / "debian" / "kernel").touch()
+    (tmp_path / "debian" / "append").write_text("quiet\n panic=-1\n")
+
+    found = boot_files("debian", str(tmp_path))
+
+    assert (found.kernel, found.initrd) == (f"{tmp_path}/debian/kernel", None)
+    assert found.append == "quiet panic=-1"
+    assert boot_files("", str(tmp_path)).kernel is boot_files("disk", str(tmp_path)).kernel is None
+    for name in ("other", "../debian", "debian/../debian"):
+        with pytest.raises(BadRequest):
+            boot_files(name, str(tmp_path))
+
+
+@contextmanager
+def as_user(uid: int) -> Iterator[None]:
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs two users")
+def test_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    for each in tmp_path.parents:
+        each.chmod(each.stat().st_mode | 0o011)
+    foreign, link = tmp_path / "foreign", tmp_path / "link"
+    foreign.mkdir(mode=0o700)
+    (tmp_path / "target").mkdir(mode=0o700)
+    os.chown(tmp_path / "target", 65534, -1)
+    link.symlink_to(tmp_path / "target")
+
+    with as_user(65534):
+        make_private(str(tmp_path / "own"))
+        make_private(str(tmp_path / "own"))
+        for path in (foreign, link):
+            with pytest.raises(NotAllowed, match="not a folder of yours alone"):
+                make_private(str(path))
+
+    assert (tmp_path / "own").stat().st_mode & 0o777 == 0o700
+
+
+def test_folder_that_others_may_enter_is_not_used(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o755)
+
+    with pytest.raises(NotAllowed):
+        make_private(str(folder))
+
+
+def test_mark_names_another_place_at_which_the_machine_is_saved(tmp_path: Path) -> None:
+    mark = SavedMark(str(tmp_path), "17")
+
+    assert mark.elsewhere("n1:/m") == ""
+    mark.write("n2:/m")
+    assert mark.elsewhere("n1:/m") == "n2:/m"
+    assert mark.elsewhere("n2:/m") == ""
+    mark.remove()
+    assert mark.elsewhere("n1:/m") == ""
+
+
+def test_output_of_the_job_is_no_part_of_its_working_folder(tmp_path: Path) -> None:
+    folder, target = tmp_path / "folder", tmp_path / "target"
+    (folder / "sub").mkdir(parents=True)
+    target.mkdir()
+    for name in ("slurm-17.out", "sub/err", "given"):
+        (folder / name).write_text("before\n")
+    left_out = ("slurm-17.out", "sub/err")
+
+    pack(RealDisk(), str(folder), str(tmp_path / "tar"), but=str(tmp_path / "machine"), left_out=left_out)
+    unpack(str(tmp_path / "tar"), str(target))
+
+    assert sorted(path.name for path in target.rglob("*")) == ["given", "sub"]
+    # Nor is what a guest calls so.
+    pack(RealDisk(), str(folder), str(tmp_path / "tar"), but=str(tmp_path / "machine"))
+    (folder / "slurm-17.out").write_text("said meanwhile\n")
+    unpack(str(tmp_path / "tar"), str(folder), left_out)
+    assert (folder / "slurm-17.out").read_text() == "said meanwhile\n"
+
+
+def test_what_a_guest_has_not_changed_is_not_put_over_what_others_have_made_of_it(tmp_path: Path) -> None:
+    folder, guest = tmp_path / "folder", tmp_path / "guest"
+    folder.mkdir()
+    guest.mkdir()
+    for name in ("theirs", "changed"):
+        (folder / name).write_text("before\n")
+    went_in, came_out = str(tmp_path / "in"), str(tmp_path / "out")
+    pack(RealDisk(), str(folder), went_in, but=str(tmp_path / "machine"))
+
+    unpack(went_in, str(guest))
+    (guest / "changed").write_text("in the guest\n")
+    pack(RealDisk(), str(guest), came_out, but=str(tmp_path / "machine"))
+    (folder / "theirs").write_text("by another job\n")
+    unpack(came_out, str(folder), given=went_in)
+
+    assert (folder / "theirs").read_text() == "by another job\n"
+    assert (folder / "changed").read_text() == "in the guest\n"
