@@ -113,6 +113,8 @@ class RmsJob:
     """Whether it can be told so by a signal beforehand."""
     tasks: int = 1
     """How many jobs of this kind wait under its key: an array that waits is shown as one job."""
+    queue: str = ""
+    """The partition or queue that it is in; the first, of a job that may start in several."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,6 +174,16 @@ class Sight:
     reservations: tuple[RmsReservation, ...]
     silent: tuple[str, ...] = ()
     """Of the nodes that were asked for beside it, those of which `silent` has told."""
+    queues: tuple[str, ...] = ()
+    """The partitions or queues that have nodes, sorted."""
+    is_handed_back: bool = False
+    """Whether an administrator has given all queues back to the batch system."""
+    shares: tuple[tuple[str, int], ...] = ()
+    """Users' fair shares, in millionths, where the order of jobs depends on them."""
+    order: tuple[str, ...] = ()
+    """Jobs in the order that a site's own program has given them, where there is one."""
+    order_trouble: str = ""
+    """Why shares or that order are not known."""
 
 
 def look(system: BatchSystem, watched: tuple[str, ...]) -> Sight:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import (
     DiskQueue,
     Segment,
@@ -21,17 +22,6 @@ from outrider.core.model import Image, Workspace
 from outrider.core.nodes.selection import Fit
 from outrider.core.nodes.timeline import FOREVER, SiteTimeline, mask_of, numbers
 from outrider.core.reservations.book import Book
-
-
-class Backfilling(Enum):
-    """Who may overtake whom."""
-
-    OFF = "off"
-    """Nobody: the first that cannot be placed holds up all behind it."""
-    GREEDY = "greedy"
-    """Everybody who can start; nobody is promised a start (thesis, section 6.1)."""
-    RESERVING = "reserving"
-    """The first few that cannot start get a place in the future; the rest may use what is left."""
 
 
 class Yielding(Enum):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outrider.core.besteffort.board import (
-    Backfilling,
     BestEffortRun,
     Group,
     QueueBoard,
@@ -19,6 +18,7 @@ from outrider.core.besteffort.board import (
 )
 from outrider.core.besteffort.holdings import bring_image, leave, release
 from outrider.core.besteffort.lending import guarded, misplaced
+from outrider.core.besteffort.overtaking import Backfilling, Overtaking
 from outrider.core.besteffort.placement import RunPlacement, place_one, place_together, resumed
 from outrider.core.besteffort.suspension import Segment, joined, next_fit, plan_run
 from outrider.core.besteffort.suspension_notice import suspend_in_time, withdraw
@@ -70,25 +70,24 @@ class BestEffortQueue:
         """Walk the queue once and place what can be placed."""
         placed = self._reconsider(now_s) if self._has_gaps else []
         self._has_gaps = False
-        futures = self._places_left(now_s)
+        overtaking = Overtaking(self.board.rules.backfilling, self._places_left(now_s))
         hopeless: set[tuple[int, int, int, bool]] = set()
         chances = StartChances(self.board, now_s)
         still: list[WaitingWorkspace] = []
         for position, waiting in enumerate(self.waiting):
             while waiting.left:
                 group, length_s = waiting.group, waiting.workspace.duration_s
-                if futures <= 0 and group is not None and chances.longest_s(group) < length_s:
+                if not overtaking.may_wait and group is not None and chances.longest_s(group) < length_s:
                     break
-                run = self._try(waiting, now_s, hopeless, may_wait=futures > 0)
+                run = self._try(waiting, now_s, hopeless, may_wait=overtaking.may_wait)
                 if run is None:
                     break
                 chances.forget()
-                if run.start_s > run.ready_s:
-                    futures -= 1
+                overtaking.placed(run.start_s, run.ready_s)
                 placed.append(run)
             if waiting.left:
                 still.append(waiting)
-                if self.board.rules.backfilling is Backfilling.OFF:
+                if overtaking.is_strict:
                     still += self.waiting[position + 1 :]
                     break
         self.waiting = still

@@ -103,6 +103,13 @@ class BusyForecast:
             at_s = row.next_fit(need, until_s)
         return FOREVER
 
+    def free_until(self, node: int, need: int, at_s: int) -> int:
+        """Until when `need` is free from an instant on: that instant itself if it is not."""
+        row = self._row(node)
+        if row is None:
+            return FOREVER if self._layout.fits(need, self._capacities[node]) else at_s
+        return row.free_until(need, at_s)
+
     def openings(self, need: int, now_s: int, eligible: int) -> Iterator[tuple[int, int]]:
         """Nodes of a mask, by an instant before which `need` is not free there for however short."""
         found = self._openings.get(need)

@@ -77,6 +77,7 @@ class SlurmSnapshot:
             nodes=self._shown_nodes,
             jobs=tuple(told for _, told in shown),
             reservations=reservations,
+            queues=self.places.partitions,
         )
 
     def job(self, key: str) -> SlurmJob:
@@ -135,6 +136,7 @@ class SlurmSnapshot:
             can_requeue=job.is_batch,
             can_be_signalled=job.is_batch,
             tasks=job.tasks,
+            queue=job.partitions[0] if job.partitions else "",
         )
 
     def _report(self, *findings: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from outrider.core.besteffort.requeueing import PreemptibleRun, RequeueTerms
+from outrider.core.besteffort.jobs.requeueing import PreemptibleRun, RequeueTerms
 from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import GRACE_S, JobLines, parse_job_lines
 from outrider.metadata.notation.durations import format_duration

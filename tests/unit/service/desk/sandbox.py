@@ -196,6 +196,8 @@ class Sandbox:
         self.silent: set[str] = set()
         """Addresses at which nobody answers: such a call stays under way."""
         self.judge: Callable[[AskProgram], object] | None = None
+        self.is_handed_back = False
+        """Whether an administrator has given all queues back to the batch system."""
         self._tickets = 0
         self.may_begin: set[str] = set()
         self.answers: dict[int, Answer] = {}
@@ -272,7 +274,7 @@ class Sandbox:
     def _carry_out(self, call: Call) -> object:
         try:
             if isinstance(call, Look):
-                return look(self.rms, call.watched)
+                return replace(look(self.rms, call.watched), is_handed_back=self.is_handed_back)
             if isinstance(call, Carry):
                 carry_out(call.effect, self.rms, self.sign)
                 return None
@@ -303,7 +305,7 @@ class Sandbox:
 
     def submit(
         self,
-        image: str = "ubuntu",
+        image: str | None = "ubuntu",
         *,
         caller: Caller = ALICE,
         nodes: int = 1,
@@ -314,6 +316,7 @@ class Sandbox:
         is_held: bool = True,
         reservation: str | None = None,
         eligible: tuple[str, ...] = (),
+        queue: str = "",
     ) -> str:
         """A user's job, held as the submit filter does it; its key."""
         key = self.rms.outside.submit(
@@ -324,10 +327,11 @@ class Sandbox:
                 nodes_wanted=nodes,
                 resources=Resources.of(cpus=cpus),
                 limit_s=limit_s,
-                metadata=f"image: https://images.example.org/{image}\n{more}",
+                metadata=None if image is None else f"image: https://images.example.org/{image}\n{more}",
                 reservation=reservation,
             ),
             eligible=eligible,
+            queue=queue,
         )
         if is_held:
             self.rms.hold(key, "waits to be planned")
