@@ -204,6 +204,10 @@ class BatchSystem(Protocol):
     def look(self) -> Sight:
         """Nodes, jobs that have not ended, reservations."""
 
+    def shares(self) -> dict[str, int]:
+        """By user, how much of their fair share is left, in millionths: who has had least has most. None,
+        where nobody keeps account of that."""
+
     def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         """Those of these nodes on which its own daemon does not answer at this moment, whatever it says of
         their state: it takes a node for lost only after minutes. None, where nobody can tell."""

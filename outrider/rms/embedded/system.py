@@ -134,6 +134,10 @@ class EmbeddedSystem:
         with self._call():
             return self._twin.look()
 
+    def shares(self) -> dict[str, int]:
+        # Nobody keeps account of what its users have had.
+        return {}
+
     def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         # Its nodes have no daemon but this very process.
         return ()

@@ -87,6 +87,10 @@ class Twin:
                 queues=(MAIN_QUEUE,),
             )
 
+    def shares(self) -> dict[str, int]:
+        with self._call("shares"):
+            return {}
+
     def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         with self._call("silent"):
             return tuple(name for name in nodes if name in self._world.silent)

@@ -38,6 +38,7 @@ from outrider.service.daemon.threads.reception import PolicyBook, Reception
 from outrider.service.daemon.threads.web_thread import WebThread
 from outrider.service.daemon.threads.workers import Workers
 from outrider.service.daemon.world.board import FolderBoard
+from outrider.service.daemon.world.turns import turns_look
 from outrider.service.daemon.world.wakefile import WakeFile
 from outrider.service.front import Busy, NotDone
 from outrider.service.meter import Meter
@@ -198,6 +199,7 @@ class _Service:
             effort=effort_of(config),
             most_submissions_of_one=config.limits.user_submissions,
             most_decisions_of_one=config.limits.user_decisions,
+            complete=turns_look(config, world.rms),
         )
         self._board = FolderBoard(config.socket, log)
         self._board.check()

@@ -71,9 +71,10 @@ class ScheduleSection(Section):
         description="a job that was released and has not started for this long gives its place to others",
         json_schema_extra=given("2m"),
     )
-    handed_back: Path = Field(
-        "/etc/outrider/handed-back",
-        description="the file that says, by being there, that all queues are the batch system's again",
+    file: Path = Field(
+        "/etc/outrider/queues",
+        description="where `outrider queues take-over` writes these queues and `outrider queues hand-back` "
+        "deletes them; the submit filters read it, too, and know no other place",
     )
 
     @model_validator(mode="after")
