@@ -1,4 +1,4 @@
-"""`outrider queues`: the queues of which Outrider starts the jobs, given back to the batch system and taken over.
+"""`outrider queues`: whose jobs Outrider starts, given back to the batch system and taken over.
 
 Both work whether the service lives or not: what they write is read by the submit filters at each submission
 and by the service at each look, and held jobs are let go by the batch system's own commands.
@@ -33,15 +33,15 @@ _QUEUES = """examples:
   outrider queues hand-back
   outrider queues take-over
 """
-_HAND_BACK = """For root on the head, with or without the service. From now on the batch system starts all jobs:
-new jobs are not held for their turn, and those that wait for it without an image are released. Jobs with an
-image go on waiting for that: the service brings it, and they start when it is there.
+_HAND_BACK = """For root on the head, with or without the service. From now on the batch system starts all
+jobs: new ones are not held for their turn, and those that wait for it without an image are released. Jobs
+with an image go on waiting for that: the service brings it, and they start when it is there.
 
 examples:
   outrider queues hand-back
 """
-_TAKE_OVER = """For root on the head. Jobs of the queues in jobs.schedule of outriderd.yaml are held from now on, and
-the service starts them.
+_TAKE_OVER = """For root on the head. Jobs of the queues in jobs.schedule of outriderd.yaml are held from now
+on, and the service starts them.
 
 examples:
   outrider queues take-over
@@ -139,8 +139,13 @@ def _release(rms: BatchSystem, section: ScheduleSection) -> tuple[int, int, list
 
 def _config(path: str) -> Config:
     from outrider.metadata.errors import MetadataError
-    from outrider.service.daemon.configuration.files import files_of, load_config
 
+    try:
+        from outrider.service.daemon.configuration.files import files_of, load_config
+    except ModuleNotFoundError as error:
+        raise MissingPartError(
+            f"it needs {error.name}, as the service does: use the outrider of outriderd's environment"
+        ) from error
     try:
         return load_config(files_of(Path(path)), os.environ)
     except MetadataError as error:
