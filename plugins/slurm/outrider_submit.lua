@@ -254,14 +254,12 @@ local function queue(job_desc, partitions)
   elseif type(part) == "number" and not NO_VALUES[part] or part == 0 then
     why = "a heterogeneous job cannot wait for its turn in partition " .. partition .. ": name another partition"
   end
-  if why then
-    tell(why)
-    return slurm.ERROR
-  end
+  if why then return tell(why) or slurm.ERROR end
   local begin_s = read(job_desc, "begin_time")
   local begins = type(begin_s) == "number" and not NO_VALUES[begin_s] and string.format(',"begin":%d', begin_s) or ""
   job_desc.admin_comment = "outrider: waits for its turn " .. MARK .. "1" .. begins .. "}"
-  job_desc.begin_time = os.time() + HELD_S
+  local far_s = os.time() + HELD_S
+  job_desc.begin_time = far_s
   pcall(wake)
   return slurm.SUCCESS
 end

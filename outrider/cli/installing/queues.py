@@ -156,7 +156,7 @@ def _config(path: str) -> Config:
 
 def _section(config: Config) -> ScheduleSection:
     section = config.jobs.schedule
-    if section is None:
+    if not section.queues:
         raise InputError(
             "the batch system starts all jobs: name queues in jobs.schedule.queues of outriderd.yaml first"
         )

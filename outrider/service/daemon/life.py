@@ -215,8 +215,7 @@ class _Service:
             most_requests=config.limits.requests,
             board=self._board,
         )
-        # From here on nothing takes the time from a clock that somebody may set.
-        self._clock = self._loop.clock
+        self._clock = self._loop.clock  # from here on nobody takes the time from one that is set
         recent = RecentRequests(self._clock)
         self._shares = ShareBook(
             self._loop.desk_shares, self._workers.node_shares, self._metrics, self._clock

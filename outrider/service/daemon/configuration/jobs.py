@@ -12,7 +12,7 @@ from outrider.core.besteffort.overtaking import Backfilling
 from outrider.metadata.errors import TextError
 from outrider.metadata.fields import Duration, Name, Share
 from outrider.metadata.validation import Section, contradiction, named
-from outrider.service.daemon.configuration.types import Path, given
+from outrider.service.daemon.configuration.types import Path, all_defaults, given
 from outrider.service.settings import ScheduleSettings
 
 MOST_QUEUES = 100
@@ -44,8 +44,9 @@ Rule = Annotated[
 class ScheduleSection(Section):
     """Queues of which Outrider decides when and where their jobs start, with an image or without."""
 
-    queues: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MOST_QUEUES, strict=False)] = Field(
-        description="partitions or queues whose jobs Outrider starts; of all others the batch system decides"
+    queues: Annotated[tuple[Name, ...], Field(max_length=MOST_QUEUES, strict=False)] = Field(
+        (),
+        description="partitions or queues whose jobs Outrider starts; of all others the batch system decides",
     )
     backfilling: Rule = Field(
         "easy",
@@ -84,8 +85,10 @@ class ScheduleSection(Section):
         return self
 
     @property
-    def settings(self) -> ScheduleSettings:
-        """What the desk is told."""
+    def settings(self) -> ScheduleSettings | None:
+        """What the desk is told; None where the batch system starts all jobs."""
+        if not self.queues:
+            return None
         rules = RULES.get(self.backfilling)
         return ScheduleSettings(
             queues=self.queues,
@@ -126,8 +129,9 @@ class JobsSection(Section):
         description="the longest time that such a job may ask for between its signal and the requeue",
         json_schema_extra=given("5m"),
     )
-    schedule: ScheduleSection | None = Field(
-        None, description="queues whose jobs Outrider starts; without it the batch system starts all jobs"
+    schedule: ScheduleSection = Field(
+        default_factory=all_defaults(ScheduleSection),
+        description="queues whose jobs Outrider starts; without any the batch system starts all jobs",
     )
     requeue_margin_s: Duration = Field(
         90,

@@ -459,7 +459,7 @@ def settings_of(config: Config) -> Settings:
         most_requeue_grace_s=config.jobs.most_grace_s,
         requeue_margin_s=config.jobs.requeue_margin_s,
         user_share_percent=config.jobs.user_share,
-        schedule=None if config.jobs.schedule is None else config.jobs.schedule.settings,
+        schedule=config.jobs.schedule.settings,
     )
 
 

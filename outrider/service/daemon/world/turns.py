@@ -46,7 +46,7 @@ def text_of(queues: Sequence[str]) -> str:
 def turns_look(config: Config, rms: BatchSystem) -> TurnsLook | None:
     """What completes a look; None where the batch system starts all jobs."""
     section = config.jobs.schedule
-    if section is None:
+    if not section.queues:
         return None
     clock = SystemClock()
     return TurnsLook(section, rms, program_runner(clock.monotonic_s, MOST_ORDER_BYTES), clock.monotonic_s)
