@@ -23,7 +23,7 @@ from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.core.nodes.free_spans import FreeSpans
 from outrider.core.nodes.together import earliest_together
 
-MOST_PLACES = 256
+MOST_PLACES = 64
 """So many have a place in the future at most, also with conservative backfilling: the first of the queue."""
 
 

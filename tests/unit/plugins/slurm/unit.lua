@@ -95,6 +95,7 @@ claim("its user's own begin is kept", select(2, to("batch", { begin_time = 20000
   == 'outrider: waits for its turn {"outrider":1,"begin":2000000000}')
 claim("the first of several partitions counts", select(2, to("gang.x,other")).admin_comment ~= nil
   and select(2, to("other,batch")).admin_comment == nil)
+claim("the end of a name is no name", select(2, to("atch")).admin_comment == nil)
 claim("dots are dots", select(2, to("gangyx")).admin_comment == nil)
 claim("a remark is no partition", select(2, to("# queues")).admin_comment ~= nil or select(2, to("queues")).admin_comment == nil)
 claim("a job in a reservation is not held for its turn", select(2, to("batch", { reservation = "x-1" })).admin_comment == nil)
