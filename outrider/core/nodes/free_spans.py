@@ -15,24 +15,28 @@ Kind = tuple[int, int, int]
 """What is needed of a node, a mask of the nodes, and an instant."""
 
 
+Spans = list[tuple[int, int]]
+"""Until when, and nodes."""
+
+
+def longest(spans: Spans, at_s: int) -> list[int]:
+    """For how long, from an instant on, one node is free, two are, and so on."""
+    return [until_s - at_s for until_s, _ in reversed(spans)]
+
+
 class FreeSpans:
     """For one instant of deciding. What is taken of nodes meanwhile has to be told by `took`."""
 
     def __init__(self, forecast: BusyForecast, now_s: int) -> None:
         self._forecast = forecast
         self._now_s = now_s
-        self._spans: dict[Kind, list[tuple[int, int]]] = {}
-        """Until when, and nodes, in order."""
+        self._spans: dict[Kind, Spans] = {}
         self._untils: dict[Kind, dict[int, int]] = {}
 
-    def longest_s(self, need: int, eligible: int, at_s: int, count: int) -> int:
-        """For how long, from an instant on, `need` is free on so many nodes: 0 if they are fewer."""
-        spans = self._of((need, eligible, at_s))
-        return spans[-count][0] - at_s if len(spans) >= count else 0
-
-    def longest(self, need: int, eligible: int, at_s: int) -> list[int]:
-        """The same for one node, for two, and so on, as long as there are so many."""
-        return [until_s - at_s for until_s, _ in reversed(self._of((need, eligible, at_s)))]
+    def spans(self, need: int, eligible: int, at_s: int) -> Spans:
+        """Until when nodes stay free on which `need` is free at an instant, and these nodes, in order. The
+        list stays right while `took` tells what is taken."""
+        return self._of((need, eligible, at_s))
 
     def took(self, nodes: Iterable[int]) -> None:
         """More is taken of these nodes by now."""
@@ -45,7 +49,7 @@ class FreeSpans:
                 del spans[bisect_left(spans, (before_s, node))]
                 self._enter(kind, node)
 
-    def _of(self, kind: Kind) -> list[tuple[int, int]]:
+    def _of(self, kind: Kind) -> Spans:
         found = self._spans.get(kind)
         if found is not None:
             return found

@@ -20,7 +20,7 @@ from typing import Protocol
 from outrider.core.besteffort.jobs.order import Rank
 from outrider.core.besteffort.overtaking import Backfilling, Overtaking
 from outrider.core.nodes.forecast import BusyForecast, Taken
-from outrider.core.nodes.free_spans import FreeSpans
+from outrider.core.nodes.free_spans import FreeSpans, Spans, longest
 from outrider.core.nodes.together import earliest_together
 
 MOST_PLACES = 64
@@ -97,6 +97,10 @@ Kind = tuple[int, int, str]
 """What is needed of a node, a mask of the nodes, and an image."""
 
 
+_Chances = tuple[tuple[int, Spans], ...]
+_Turn = tuple[Rank, str, _Chances]
+
+
 @dataclass(slots=True)
 class _Alike:
     """Jobs that could start at the same instants on the same nodes, in order."""
@@ -162,9 +166,9 @@ class JobSchedule:
         overtaking = Overtaking(self._rules.backfilling, MOST_PLACES if places is None else places)
         spans = FreeSpans(self._forecast, now_s)
         starts: dict[str, Place] = {}
-        for _, name in self._in_turn(overtaking, spans, now_s):
+        for _, name, chances in self._in_turn(overtaking, spans, now_s):
             job = self._jobs[name][1]
-            if not overtaking.may_wait and not self._may_start(job, spans, now_s):
+            if not overtaking.may_wait and not _may_start(job, chances or self._chances(job, spans, now_s)):
                 if overtaking.is_strict:
                     break
                 continue
@@ -184,35 +188,34 @@ class JobSchedule:
             self._leave_queue(name)
         return Walk(starts=starts, planned=dict(self._planned))
 
-    def _in_turn(self, overtaking: Overtaking, spans: FreeSpans, now_s: int) -> Iterator[tuple[Rank, str]]:
+    def _in_turn(self, overtaking: Overtaking, spans: FreeSpans, now_s: int) -> Iterator[_Turn]:
         """All jobs in order as long as each may have a place for later; from then on those alone for which
         enough nodes may be free."""
         queue = self._queue
-        for position, each in enumerate(queue):
+        for position, (rank, name) in enumerate(queue):
             if not overtaking.may_wait and not overtaking.is_strict:
                 yield from sorted(self._hopeful(queue[position], spans, now_s))
                 return
-            yield each
+            yield rank, name, ()
 
-    def _hopeful(self, first: tuple[Rank, str], spans: FreeSpans, now_s: int) -> Iterator[tuple[Rank, str]]:
+    def _hopeful(self, first: tuple[Rank, str], spans: FreeSpans, now_s: int) -> Iterator[_Turn]:
         """Jobs from one on in the queue for which enough nodes are free for long enough."""
         jobs = self._jobs
         for alike in self._alike.values():
-            sample = alike.sample
-            found = [spans.longest(sample.need, mask, at_s) for at_s, mask in self._instants(sample, now_s)]
+            chances = self._chances(alike.sample, spans, now_s)
+            found = [longest(free, at_s) for at_s, free in chances]
             most = [max(each) for each in zip_longest(*found, fillvalue=0)]
             width = len(most)
-            for each in alike.ranks[bisect_left(alike.ranks, first) :]:
-                job = jobs[each[1]][1]
+            if not width:
+                continue
+            for rank, name in alike.ranks[bisect_left(alike.ranks, first) :]:
+                job = jobs[name][1]
                 if job.nodes_wanted <= width and job.limit_s <= most[job.nodes_wanted - 1]:
-                    yield each
+                    yield rank, name, chances
 
-    def _may_start(self, job: ScheduledJob, spans: FreeSpans, now_s: int) -> bool:
-        """Whether enough nodes are free for long enough when its image can be there."""
-        return any(
-            spans.longest_s(job.need, mask, at_s, job.nodes_wanted) >= job.limit_s
-            for at_s, mask in self._instants(job, now_s)
-        )
+    def _chances(self, job: ScheduledJob, spans: FreeSpans, now_s: int) -> _Chances:
+        """When a job could start as far as its image is concerned, and what is free then."""
+        return tuple((at_s, spans.spans(job.need, mask, at_s)) for at_s, mask in self._instants(job, now_s))
 
     def _instants(self, job: ScheduledJob, now_s: int) -> Iterable[tuple[int, int]]:
         usable = job.eligible & self._available
@@ -253,6 +256,15 @@ class JobSchedule:
         del alike.ranks[bisect_left(alike.ranks, (rank, name))]
         if not alike.ranks:
             del self._alike[kind]
+
+
+def _may_start(job: ScheduledJob, chances: _Chances) -> bool:
+    """Whether enough nodes are free for long enough when its image can be there."""
+    count, limit_s = job.nodes_wanted, job.limit_s
+    for at_s, free in chances:  # noqa: SIM110 - asked of thousands, and `any` takes twice as long
+        if len(free) >= count and free[-count][0] - at_s >= limit_s:
+            return True
+    return False
 
 
 def _kind(job: ScheduledJob) -> Kind:
