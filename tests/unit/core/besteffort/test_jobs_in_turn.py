@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -57,9 +58,14 @@ class Seconds:
 
 
 def plain_walk(
-    seconds: Seconds, queue: list[ScheduledJob], rules: ScheduleRules, available: int
+    seconds: Seconds,
+    queue: list[ScheduledJob],
+    rules: ScheduleRules,
+    available: int,
+    chosen: dict[str, Place],
 ) -> tuple[dict[str, Place], dict[str, Place]]:
-    """What is to become of a queue, told in the words of the rules."""
+    """What is to become of a queue, told in the words of the rules. Of nodes that are as good, those count
+    that were `chosen`; they have to be free."""
     left = len(queue) if rules.places is None else rules.places
     left = left if rules.backfilling is Backfilling.RESERVING else 0
     starts: dict[str, Place] = {}
@@ -68,6 +74,8 @@ def plain_walk(
         found = seconds.start_s(job, available, 0)
         if found is not None and (found[0] == 0 or left > 0):
             start_s, nodes = found
+            nodes = chosen[job.name].nodes if job.name in chosen else nodes
+            assert all(min(seconds.free[node][start_s : start_s + job.limit_s]) >= job.need for node in nodes)
             seconds.take(job, start_s, nodes)
             place = Place(start_s=start_s, ready_s=0, nodes=nodes)
             (starts if start_s == 0 else planned)[job.name] = place
@@ -84,12 +92,14 @@ def random_site(chance: random.Random) -> tuple[BusyForecast, Seconds, int]:
     forecast = BusyForecast(LAYOUT, [cpus(size) for size in sizes])
     seconds = Seconds([[cpus(size)] * HORIZON_S for size in sizes])
     for node in range(count):
-        if chance.random() < 0.6:
-            amount, end_s = cpus(chance.randint(1, sizes[node])), chance.randint(1, 30)
-            taken = Taken(node=node, start_s=0, end_s=end_s, amount=amount)
-            forecast.know(f"job {node}", (taken,))
-            for at_s in range(end_s):
-                seconds.free[node][at_s] -= amount
+        at_s = 0
+        for number in range(chance.randint(0, 3)):
+            amount, begin_s = cpus(chance.randint(1, sizes[node])), at_s + chance.choice((0, 0, 3, 9))
+            at_s = begin_s + chance.randint(1, 15)
+            taken = Taken(node=node, start_s=begin_s, end_s=at_s, amount=amount)
+            forecast.know(f"job {node} {number}", (taken,))
+            for second in range(begin_s, at_s):
+                seconds.free[node][second] -= amount
     if chance.random() < 0.5:
         start_s, nodes = chance.randint(5, 40), [node for node in range(count) if chance.random() < 0.5]
         end_s = start_s + chance.randint(1, 20)
@@ -126,9 +136,10 @@ def test_walk_decides_as_a_plain_one_does(rule: str, seed: int) -> None:
     available = chance.randint(0, (1 << count) - 1) | (1 << chance.randrange(count))
 
     walk = schedule.walk(0, available)
-    starts, planned = plain_walk(seconds, queue, RULES[rule], available)
+    chosen = {**walk.starts, **walk.planned}
+    starts, planned = plain_walk(seconds, queue, RULES[rule], available, chosen)
 
-    told = {name: place.start_s for name, place in {**walk.starts, **walk.planned}.items()}
+    told = {name: place.start_s for name, place in chosen.items()}
     assert told == {name: place.start_s for name, place in {**starts, **planned}.items()}
     assert {name: len(place.nodes) for name, place in walk.starts.items()} == {
         name: len(place.nodes) for name, place in starts.items()
@@ -207,6 +218,54 @@ def test_earliest_instant_is_the_first_at_which_so_many_nodes_are_free(seed: int
     wanted = seconds.start_s(job, job.eligible, 0)
 
     assert (None if found is None else found[0]) == (None if wanted is None else wanted[0])
+
+
+class Brought:
+    """Images that come to all nodes at known instants."""
+
+    def __init__(self, there_s: dict[str, int], forecast: BusyForecast) -> None:
+        self._there_s = there_s
+        self._forecast = forecast
+        self.kept: list[str] = []
+
+    def instants(self, job: ScheduledJob, now_s: int) -> Sequence[tuple[int, int]]:
+        return ((max(now_s, self._there_s[job.image]), job.eligible),)
+
+    def find(self, job: ScheduledJob, now_s: int) -> Place | None:
+        ready_s = max(now_s, self._there_s[job.image])
+        found = earliest_together(
+            self._forecast,
+            need=job.need,
+            count=job.nodes_wanted,
+            duration_s=job.limit_s,
+            eligible=job.eligible,
+            now_s=now_s,
+            from_s=ready_s,
+        )
+        return None if found is None else Place(start_s=found[0], ready_s=ready_s, nodes=found[1])
+
+    def keep(self, job: ScheduledJob, place: Place) -> None:
+        self.kept.append(job.name)
+
+
+def test_job_that_waits_for_its_image_alone_needs_no_place_and_one_that_waits_for_nodes_does() -> None:
+    forecast = BusyForecast(LAYOUT, [cpus(1)] * 3)
+    forecast.know("busy", (Taken(node=0, start_s=0, end_s=50),))
+    images = Brought({"soon": 20, "late": 60}, forecast)
+    schedule = JobSchedule(forecast, ScheduleRules(places=1), images)
+    for number, (wanted, image) in enumerate(((3, "soon"), (1, "soon"), (2, "late"), (2, "soon"))):
+        job = ScheduledJob(
+            name=str(number), nodes_wanted=wanted, need=cpus(1), limit_s=30, eligible=7, image=image
+        )
+        schedule.put(job, rank(Order.FCFS, candidate(job, number), 0))
+    walk = schedule.walk(0, 7)
+
+    # All three nodes are free at 50. One job has its image at 20 and is over by then; two nodes are free
+    # again at 80, when the image of the third has been there for long: that is a wait for nodes, for which
+    # it has no place. The last would need two nodes from 20 to 50, and one is taken.
+    assert {name: place.start_s for name, place in walk.planned.items()} == {"0": 50, "1": 20}
+    assert images.kept == ["0", "1"]
+    assert walk.starts == {}
 
 
 def test_job_that_was_told_to_start_keeps_its_nodes_until_it_is_seen_to_run() -> None:

@@ -12,6 +12,7 @@ from outrider.core.besteffort.jobs.schedule import ScheduleRules
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.rms.base import JobState, RmsReservation
 from outrider.service.answers import JobDetails
+from outrider.service.ports import NodeImage
 from outrider.service.requests import Caller, ShowJob
 from outrider.service.settings import ScheduleSettings, Settings
 from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, RATE, Sandbox, digest_of
@@ -174,6 +175,20 @@ def test_image_of_a_job_that_waits_for_nodes_is_there_before_its_turn(easy: Sand
     assert "is planned to start about" in before.words
     assert state(easy, first) is None
     assert nodes_of(easy, key) == ("n1", "n2", "n3")
+
+
+def test_job_whose_node_does_not_say_that_it_has_the_image_is_not_released_to_it(easy: Sandbox) -> None:
+    easy.pools["n1"].images[UBUNTU] = NodeImage(digest=UBUNTU, size_bytes=10 * RATE, uri="x")
+    easy.sleep(301)
+    easy.pools["n1"].is_away = True
+    key = submit(easy, nodes=1, limit_s=HOUR_S)
+    easy.sleep(SOON_S)
+    before = state(easy, key)
+    easy.pools["n1"].is_away = False
+    easy.sleep(SOON_S)
+
+    assert before is JobState.HELD
+    assert nodes_of(easy, key) == ("n1",)
 
 
 def test_jobs_go_round_a_reservation(easy: Sandbox) -> None:
