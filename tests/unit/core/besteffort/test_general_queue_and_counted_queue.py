@@ -21,7 +21,7 @@ from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.model import Node, Resources, Workspace
 from outrider.core.scheduler import Scheduler
-from outrider.sim.batch import run_batch
+from outrider.sim.batch.counted import run_batch
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission
 from outrider.sim.world import Simulation
