@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Protocol
 
@@ -101,14 +101,6 @@ _Chances = tuple[tuple[int, Spans], ...]
 _Turn = tuple[Rank, str, _Chances]
 
 
-@dataclass(slots=True)
-class _Alike:
-    """Jobs that could start at the same instants on the same nodes, in order."""
-
-    sample: ScheduledJob
-    ranks: list[tuple[Rank, str]] = field(default_factory=list)
-
-
 class JobSchedule:
     """The jobs of one site of which Outrider decides when they start."""
 
@@ -120,7 +112,8 @@ class JobSchedule:
         self._staging = staging or NoImages()
         self._jobs: dict[str, tuple[Rank, ScheduledJob]] = {}
         self._queue: list[tuple[Rank, str]] = []
-        self._alike: dict[Kind, _Alike] = {}
+        self._alike: dict[Kind, list[tuple[Rank, str]]] = {}
+        """Jobs that could start at the same instants on the same nodes, in order."""
         self._planned: dict[str, Place] = {}
         self._started: dict[str, Place] = {}
         self._available = 0
@@ -146,8 +139,7 @@ class JobSchedule:
         self.remove(job.name)
         self._jobs[job.name] = rank, job
         insort(self._queue, (rank, job.name))
-        alike = self._alike.setdefault(_kind(job), _Alike(job))
-        insort(alike.ranks, (rank, job.name))
+        insort(self._alike.setdefault(_kind(job), []), (rank, job.name))
 
     def remove(self, name: str) -> None:
         """A job waits no more: it is seen to run, or is gone, or somebody else decides."""
@@ -202,13 +194,13 @@ class JobSchedule:
         """Jobs from one on in the queue for which enough nodes are free for long enough."""
         jobs = self._jobs
         for alike in self._alike.values():
-            chances = self._chances(alike.sample, spans, now_s)
+            chances = self._chances(jobs[alike[0][1]][1], spans, now_s)
             found = [longest(free, at_s) for at_s, free in chances]
             most = [max(each) for each in zip_longest(*found, fillvalue=0)]
             width = len(most)
             if not width:
                 continue
-            for rank, name in alike.ranks[bisect_left(alike.ranks, first) :]:
+            for rank, name in alike[bisect_left(alike, first) :]:
                 job = jobs[name][1]
                 if job.nodes_wanted <= width and job.limit_s <= most[job.nodes_wanted - 1]:
                     yield rank, name, chances
@@ -253,8 +245,8 @@ class JobSchedule:
         del self._queue[bisect_left(self._queue, (rank, name))]
         kind = _kind(job)
         alike = self._alike[kind]
-        del alike.ranks[bisect_left(alike.ranks, (rank, name))]
-        if not alike.ranks:
+        del alike[bisect_left(alike, (rank, name))]
+        if not alike:
             del self._alike[kind]
 
 
