@@ -24,6 +24,9 @@ import select
 import time
 
 CONFIG = "/etc/outrider/jsv.json"
+QUEUES = "/etc/outrider/queues"
+"""The queues in which Outrider starts all jobs, one a line; `*` is for jobs that name none. Written when
+they are taken over, and emptied when they are handed back."""
 WAKE = "/run/outrider/wake"
 """Opened and closed when a job is held: the service hears of that, and looks for the job."""
 HOLD = "PARAM h u"
@@ -37,7 +40,7 @@ NONE = "none"
 """The ticket of a managed job that has none of ours: it says that this filter has seen it."""
 # The lines that a verdict depends on; of all others nothing is kept, however long they are.
 HEARD = re.compile(
-    rb"PARAM (?:ac|ar|h|l_hard|global_l_hard|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? "
+    rb"PARAM (?:ac|ar|h|q_hard|l_hard|global_l_hard|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? "
 )
 OF_RESERVATIONS = ("outrider_reservation", "orsv")
 """The request without which the queue of Outrider's reservations takes no job, and its short name."""
@@ -57,6 +60,7 @@ MOST_LINES, MOST_DEATHS = 64, 100
 MOST_METADATA_CHARACTERS = 4000
 MOST_CODED_CHARACTERS = 6 * MOST_METADATA_CHARACTERS
 """Four bytes a character, and four letters for three of these."""
+MOST_QUEUES_BYTES = 8192
 MOST_FILE_BYTES, MOST_USERS = 4 << 20, 10000
 TICKET_S = 30 * 86400
 
@@ -112,12 +116,35 @@ class Files:
         return self._found
 
 
+class Queues:
+    """The file of queues, read again when it changes. Without it there are none."""
+
+    def __init__(self):
+        self._path = None
+        self._stamp = None
+        self._found = frozenset()
+
+    def read(self, path):
+        try:
+            status = os.stat(path)
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if (path, stamp) != (self._path, self._stamp):
+                with open(path, "rb") as file:
+                    lines = file.read(MOST_QUEUES_BYTES).decode(errors="replace").splitlines()
+                self._found = frozenset(line for line in lines if line and not line.startswith("#"))
+                self._path, self._stamp = path, stamp
+        except (OSError, ValueError):
+            return frozenset()
+        return self._found
+
+
 class Site:
     """What an administrator has set, the site's key, and who may use which image."""
 
     def __init__(self, path):
         self._config = Files(path)
         self._images = None
+        self._queues = Queues()
         self._uids = {}
 
     def get(self, name, default):
@@ -135,6 +162,13 @@ class Site:
             self._images = Files(path)
         allowed = self._images.read().get(digest)
         return allowed == "*" or (isinstance(allowed, list) and uid in allowed)
+
+    def queues(self):
+        """Those of which Outrider starts all jobs."""
+        try:
+            return self._queues.read(self.get("queues", QUEUES))
+        except Mistake:
+            return frozenset()
 
     def key(self):
         path = self.get("key", "")
@@ -251,10 +285,10 @@ class Job:
 
     def answer(self, site, now_s):
         text, is_in_context = self.metadata()
+        if text is None and self._waits_for_its_turn(site):
+            return [HOLD, self._with_context([HELD + "=1"]), *self._without_ticket(), "RESULT STATE CORRECT"]
         if text is None:  # a job of ours hands its ticket on to jobs that it submits with -V
-            lines = ["ENV DEL " + TICKET] * (TICKET in self.environment) + [
-                MARKED
-            ] * self._is_in_reservation()
+            lines = self._without_ticket() + [MARKED] * self._is_in_reservation()
             return [*lines, "RESULT STATE CORRECT"] if lines else ACCEPTED
         found, lines = parsed(text), []
         added = [] if is_in_context else [METADATA + "=" + encoded(text)]
@@ -275,6 +309,17 @@ class Job:
             lines.append(self._with_context(added))
         made = self._ticket(site, found.get("digest", ""), now_s)
         return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
+
+    def _without_ticket(self):
+        return ["ENV DEL " + TICKET] * (TICKET in self.environment)
+
+    def _waits_for_its_turn(self, site):
+        """Whether it is in a queue of which Outrider starts all jobs, and nobody else holds it."""
+        queues = site.queues()
+        if not queues or self._is_in_reservation() or self.parameters.get("h", "").strip("n"):
+            return False
+        named = self.parameters.get("q_hard", "").split(",")[0].partition("@")[0]
+        return (named or "*") in queues
 
     def _with_rerun(self, is_reserved):
         if is_reserved or self.parameters.get("t_max", "1") != "1":  # -r n is as if nothing were said
@@ -320,7 +365,8 @@ class Job:
 
 def verdict(lines, site, now_s):
     """The whole answer to a job, checked line by line; never an exception."""
-    if not any(METADATA in line or TOO_LONG in line or line.startswith("PARAM ar ") for line in lines):
+    is_ours = any(METADATA in line or TOO_LONG in line or line.startswith("PARAM ar ") for line in lines)
+    if not is_ours and not site.queues():
         return ACCEPTED
     try:
         job = Job()
