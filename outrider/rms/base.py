@@ -113,6 +113,8 @@ class RmsJob:
     """Whether it can be told so by a signal beforehand."""
     tasks: int = 1
     """How many jobs of this kind wait under its key: an array that waits is shown as one job."""
+    is_blocked: bool = False
+    """Whether it waits for other jobs, or for a time of its user's own, if the batch system says so."""
     queue: str = ""
     """The partition or queue that it is in; the first, of a job that may start in several."""
 

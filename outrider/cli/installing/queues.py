@@ -103,8 +103,15 @@ def take_over(arguments: argparse.Namespace) -> None:
     section = _section(config)
     kind = config.backend.kind
     is_default = kind == "gridengine" and config.backend.gridengine.work_queue in section.queues
-    from outrider.service.daemon.world.turns import NO_QUEUE
+    from outrider.rms.base import RmsError
+    from outrider.service.daemon.world.turns import NO_QUEUE, unknown_queues
 
+    try:
+        words = unknown_queues(section, _batch_system(config).look())
+    except RmsError as error:
+        raise UnavailableError(str(error)) from error
+    if words:
+        raise InputError(words)
     _write(section, (*section.queues, *([NO_QUEUE] if is_default else ())))
     if arguments.json:
         print_json({"queues": section.queues})

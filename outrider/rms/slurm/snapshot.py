@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from outrider.metadata.errors import TextError
-from outrider.rms.base import RmsJob, RmsNode, Sight, Unknown
+from outrider.rms.base import JobState, RmsJob, RmsNode, Sight, Unknown
 from outrider.rms.slurm.booking import Booking
 from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.jobs import SlurmJob
@@ -111,10 +111,13 @@ class SlurmSnapshot:
         except TextError:
             eligible = ()
         reservation = job.reservation if job.reservation in reservations else None
+        waits = job.state in (JobState.HELD, JobState.PENDING)
+        is_blocked = waits and (job.is_blocked or job.record.begin_s > self._now_s())
         before = self._shown_jobs.get(job.key)
         if before is not None and before[0] is job:
             told = before[1]
-            if told.reservation == reservation and (told.eligible is eligible or told.eligible == eligible):
+            is_same = told.reservation == reservation and told.is_blocked == is_blocked
+            if is_same and (told.eligible is eligible or told.eligible == eligible):
                 return told
         return RmsJob(
             key=job.key,
@@ -136,6 +139,7 @@ class SlurmSnapshot:
             can_requeue=job.is_batch,
             can_be_signalled=job.is_batch,
             tasks=job.tasks,
+            is_blocked=is_blocked,
             queue=job.partitions[0] if job.partitions else "",
         )
 

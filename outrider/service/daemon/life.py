@@ -38,7 +38,7 @@ from outrider.service.daemon.threads.reception import PolicyBook, Reception
 from outrider.service.daemon.threads.web_thread import WebThread
 from outrider.service.daemon.threads.workers import Workers
 from outrider.service.daemon.world.board import FolderBoard
-from outrider.service.daemon.world.turns import turns_look
+from outrider.service.daemon.world.turns import check_queues, turns_look
 from outrider.service.daemon.world.wakefile import WakeFile
 from outrider.service.front import Busy, NotDone
 from outrider.service.meter import Meter
@@ -126,6 +126,7 @@ def serve(
         backend = providers.make_backend(config, log, environment)
         try:
             backend.start()
+            check_queues(config, backend.world.rms, log)
             service = _Service(config, providers, policies, backend.world, log, accepts_loss=accepts_loss)
             service.live(sockets, orders, environment)
         finally:

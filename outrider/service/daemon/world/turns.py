@@ -16,6 +16,8 @@ from outrider.metadata.external import ProgramError, Run, program_runner
 from outrider.rms.base import BatchSystem, JobState, RmsError, Sight
 from outrider.service.daemon.configuration.jobs import ScheduleSection
 from outrider.service.daemon.configuration.model import Config
+from outrider.service.daemon.errors import ServiceInputError
+from outrider.service.meter import Log
 
 WAITING = (JobState.HELD, JobState.PENDING)
 NO_QUEUE = "*"
@@ -50,6 +52,32 @@ def turns_look(config: Config, rms: BatchSystem) -> TurnsLook | None:
         return None
     clock = SystemClock()
     return TurnsLook(section, rms, program_runner(clock.monotonic_s, MOST_ORDER_BYTES), clock.monotonic_s)
+
+
+def unknown_queues(section: ScheduleSection, sight: Sight) -> str:
+    """In words which queues the batch system does not have; empty if it has all, or does not tell."""
+    missing = sorted(set(section.queues) - set(sight.queues)) if sight.queues else []
+    if not missing:
+        return ""
+    return (
+        f"jobs.schedule.queues: the batch system has no {', '.join(missing)}: "
+        f"it has {', '.join(sight.queues)}"
+    )
+
+
+def check_queues(config: Config, rms: BatchSystem, log: Log) -> None:
+    """Raises ServiceInputError if the batch system says that it has no such queue. One that does not answer
+    is no reason not to start."""
+    section = config.jobs.schedule
+    if not section.queues:
+        return
+    try:
+        words = unknown_queues(section, rms.look())
+    except RmsError as error:
+        log.warning("queues not looked for", reason=str(error))
+        return
+    if words:
+        raise ServiceInputError(words)
 
 
 class TurnsLook:

@@ -273,6 +273,7 @@ class JobManager:
         if job.state is not JobState.HELD or job.is_held_by_us:
             entry.is_left_to_others = False
         self.turns.see(entry)
+        self.turns.put_again(entry)
 
     def _change_mode(self, entry: JobEntry, job: RmsJob) -> None:
         """A job came to another queue, or all were handed back or taken over."""

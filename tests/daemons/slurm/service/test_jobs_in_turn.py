@@ -140,6 +140,19 @@ def test_jobs_go_round_a_reservation(site: OutriderSite) -> None:
     assert waits.state == "PENDING"
 
 
+def test_job_that_depends_on_another_keeps_nobody_waiting(site: OutriderSite) -> None:
+    first = site.submit(until_told(site, "needed"), "-N2", "--exclusive", "-t10")
+    wait_for(site, first, "RUNNING")
+    bound = site.submit(NOTHING, "-N4", "--exclusive", "-t5", f"--dependency=afterok:{first}")
+    wait_said(site, bound, "it waits for other jobs")
+    other = ended(site, site.submit(NOTHING, "-N2", "--exclusive", "-t60"))
+    let_end(site, "needed")
+    after = [ended(site, job) for job in (first, bound)]
+
+    assert other.state == "COMPLETED"
+    assert [each.state for each in after] == ["COMPLETED"] * 2
+
+
 def test_nothing_starts_while_the_service_is_away_and_what_runs_goes_on(site: OutriderSite) -> None:
     first = site.submit(until_told(site, "away"), "-N4", "--exclusive", "-t10")
     wait_for(site, first, "RUNNING")

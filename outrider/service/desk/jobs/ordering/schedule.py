@@ -21,6 +21,7 @@ from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log
 
+BLOCKED = "it waits for other jobs, or for the time that its user has named"
 LATER = 5
 """A job that did not start is thought about again after so many times as long as it had."""
 
@@ -78,8 +79,14 @@ class JobTurns:
             self._log.warning("queues are handed back" if sight.is_handed_back else "queues are taken over")
             self._site.note("schedule", "queues", "changed", words, uid=0)
         missing = sorted(self._queues - set(sight.queues)) if sight.queues else []
+        names = ", ".join(self._settings.queues)
+        handed_back = f"the batch system starts the jobs of {names}: outrider queues take-over changes that"
         unknown = [f"jobs.schedule.queues names {', '.join(missing)}, which the batch system does not have"]
-        self._say(*(unknown if missing else ()), *filter(None, [sight.order_trouble]))
+        self._say(
+            *([handed_back] if sight.is_handed_back else ()),
+            *(unknown if missing else ()),
+            *([sight.order_trouble] if sight.order_trouble else ()),
+        )
         self._shares = dict(sight.shares) if sight.shares else None
         self._said = {key: place for place, key in enumerate(sight.order)} if sight.order else None
         self._is_wanted = True
@@ -105,6 +112,12 @@ class JobTurns:
             self.forget(entry.key)
             self._jobs.retry(entry, LATER * settings.start_within_s)
             self._jobs.touch(entry)
+
+    def put_again(self, entry: JobEntry) -> None:
+        """Something about a job is new: what it asks for, or that it may start at all."""
+        is_waiting = entry.stage in (Stage.WAITING, Stage.STAGING, Stage.STAGED) and not entry.granted
+        if entry.is_scheduled and is_waiting and entry.retry_s is None and entry.job.state in WAITING:
+            self._jobs.to_schedule[entry.key] = None
 
     def forget(self, key: str) -> None:
         """A job runs, is gone, or is somebody else's business."""
@@ -191,7 +204,7 @@ class JobTurns:
             entry = self._jobs.entries.get(key)
             if entry is None or entry.job.state not in WAITING or entry.bound:
                 continue
-            whole = self._placer.whole(entry)
+            whole = BLOCKED if entry.job.is_blocked else self._placer.whole(entry)
             if isinstance(whole, str):
                 entry.words = whole
                 self._schedule.remove(key)

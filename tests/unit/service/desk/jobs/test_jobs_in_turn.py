@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from outrider.core.besteffort.jobs.order import Order
 from outrider.core.besteffort.jobs.schedule import ScheduleRules
 from outrider.core.besteffort.overtaking import Backfilling
-from outrider.rms.base import JobState, RmsReservation
+from outrider.rms.base import JobState, RmsReservation, Sight
 from outrider.service.answers import JobDetails
 from outrider.service.ports import NodeImage
 from outrider.service.requests import Caller, ShowJob
@@ -220,6 +221,49 @@ def test_jobs_of_other_queues_are_the_batch_systems(tmp_path: Path) -> None:
     assert found is not None
     assert found.is_held_by_us
     sandbox.close()
+
+
+def test_job_that_waits_for_others_has_no_turn_before_that(
+    easy: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = submit(easy, None, nodes=4, limit_s=HOUR_S)
+    look = easy.rms.look
+
+    def look_blocked() -> Sight:
+        sight = look()
+        return replace(sight, jobs=tuple(replace(job, is_blocked=job.key == blocked) for job in sight.jobs))
+
+    monkeypatch.setattr(easy.rms, "look", look_blocked)
+    other = submit(easy, None, nodes=4, limit_s=HOUR_S // 2)
+    easy.sleep(SOON_S)
+    before = (state(easy, blocked), state(easy, other), details(easy, blocked).job.words)
+    monkeypatch.undo()
+    easy.sleep(HOUR_S // 2 + SOON_S)
+
+    assert before[:2] == (JobState.HELD, JobState.RUNNING)
+    assert "waits for other jobs" in before[2]
+    assert state(easy, blocked) is JobState.RUNNING
+
+
+def test_limit_that_is_changed_while_a_job_waits_counts(
+    easy: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(easy, None, nodes=3, limit_s=HOUR_S)
+    submit(easy, None, nodes=4, limit_s=HOUR_S)
+    long = submit(easy, None, nodes=1, limit_s=2 * HOUR_S)
+    easy.sleep(SOON_S)
+    before = state(easy, long)
+    look = easy.rms.look
+
+    def look_shorter() -> Sight:
+        sight = look()
+        jobs = (replace(job, limit_s=600) if job.key == long else job for job in sight.jobs)
+        return replace(sight, jobs=tuple(jobs))
+
+    monkeypatch.setattr(easy.rms, "look", look_shorter)
+    easy.sleep(SOON_S)
+
+    assert (before, state(easy, long)) == (JobState.HELD, JobState.RUNNING)
 
 
 def test_nothing_that_is_held_starts_while_the_service_is_away(easy: Sandbox) -> None:
