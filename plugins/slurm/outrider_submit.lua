@@ -230,15 +230,15 @@ local function partition_of(job_desc, partitions)
   end
 end
 
--- Whether a partition is one of those in which Outrider starts all jobs: one a line in a small file, which
--- is written when they are taken over, and emptied when they are handed back. A site that has it elsewhere
--- sets `outrider_queues_file`.
+-- Whether a partition is one of those in which Outrider starts all jobs: a small file of JSON names them, each
+-- in quotation marks. It is written when they are taken over, and emptied when they are handed back. A site that
+-- has it elsewhere sets `outrider_queues_file`.
 local function is_in_turn(partition)
   local file = partition and io.open(outrider_queues_file or QUEUES, "rb")
   if not file then return false end
   local text = file:read(MOST_QUEUES_BYTES) or ""
   file:close()
-  return ("\n" .. text .. "\n"):find("\n" .. partition .. "\n", 1, true) ~= nil
+  return text:find('"' .. partition .. '"', 1, true) ~= nil
 end
 
 -- Holds a job without an image in a partition in which Outrider starts all jobs.

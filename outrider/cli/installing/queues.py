@@ -73,7 +73,10 @@ def show(arguments: argparse.Namespace) -> None:
     from outrider.service.daemon.world.turns import queues_in
 
     section = _section(_config(arguments.config))
-    ours = queues_in(Path(section.file))
+    try:
+        ours = queues_in(Path(section.file))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{section.file} cannot be read: {error}") from error
     is_ours = set(section.queues) <= set(ours)
     if arguments.json:
         print_json({"queues": section.queues, "taken_over": is_ours})

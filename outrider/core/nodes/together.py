@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from heapq import heappush, heappushpop
 
 from outrider.core.nodes.forecast import BusyForecast
-from outrider.core.nodes.timeline import FOREVER
+from outrider.core.nodes.node_timeline import FOREVER
 
 NOTHING: Mapping[int, int] = {}
 

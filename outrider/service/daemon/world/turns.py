@@ -21,28 +21,32 @@ from outrider.service.meter import Log
 
 WAITING = (JobState.HELD, JobState.PENDING)
 NO_QUEUE = "*"
-"""A line of the file: what names no queue, too, where a submit filter cannot know which that is."""
+"""A name in the file: what names no queue, too, where a submit filter cannot know which that is."""
 MOST_BYTES = 8_192
 """The submit filters read no more."""
-HEAD = "# Queues of which Outrider starts the jobs: outrider queues take-over, outrider queues hand-back."
+KEY = "outrider starts"
+"""No queue has a blank in its name: where filters look for names in quotation marks, this is none."""
 SHARES_EVERY_S = 60
 MOST_ORDER_BYTES = 4 << 20
 """Of what a program prints."""
 
 
 def queues_in(path: Path) -> tuple[str, ...]:
-    """The queues that are Outrider's to start. Raises OSError; none, if there is no file."""
+    """The queues that are Outrider's to start. Raises OSError or ValueError; none, if there is no file."""
     try:
         with path.open("rb") as file:
-            text = file.read(MOST_BYTES).decode(errors="replace")
+            found = json.loads(file.read(MOST_BYTES))
     except FileNotFoundError:
         return ()
-    return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
+    names = found.get(KEY, []) if isinstance(found, dict) else None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("it does not name queues")
+    return tuple(names)
 
 
 def text_of(queues: Sequence[str]) -> str:
     """What is in the file."""
-    return "".join(f"{line}\n" for line in (HEAD, *queues))
+    return json.dumps({KEY: list(queues)}, separators=(",", ":")) + "\n"
 
 
 def turns_look(config: Config, rms: BatchSystem) -> TurnsLook | None:
@@ -96,8 +100,8 @@ class TurnsLook:
     def __call__(self, sight: Sight) -> Sight:
         try:
             ours = queues_in(Path(self._section.file))
-        except OSError as error:
-            words = f"{self._section.file} cannot be read ({error.strerror}), so no queue is taken over"
+        except (OSError, ValueError) as error:
+            words = f"{self._section.file} cannot be read ({error}), so no queue is taken over"
             return replace(sight, is_handed_back=True, order_trouble=words)
         if not set(self._section.queues) <= set(ours):
             return replace(sight, is_handed_back=True)

@@ -18,7 +18,8 @@ from outrider.core.besteffort.jobs.placement import (
 )
 from outrider.core.besteffort.jobs.schedule import Place, ScheduledJob
 from outrider.core.nodes.forecast import BusyForecast, Taken
-from outrider.core.nodes.timeline import FOREVER, mask_of
+from outrider.core.nodes.node_timeline import FOREVER
+from outrider.core.nodes.timeline import mask_of
 from outrider.core.nodes.together import earliest_together
 from outrider.core.reservations.refusal import size
 from outrider.rms.base import RmsJob, Sight

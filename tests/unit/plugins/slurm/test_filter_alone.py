@@ -63,7 +63,7 @@ def test_every_claim_about_the_filter_holds(lua: list[str]) -> None:
         ("outrider_submit.lua", 'if comment ~= nil then return "Comment" end', ""),
         ("outrider_submit.lua", "  if why then\n    tell(why)", "  if false then"),
         ("outrider_submit.lua", "job_desc.begin_time = far_s", "job_desc.begin_time = 0"),
-        ("outrider_submit.lua", 'find("\\n" .. partition', "find(partition"),
+        ("outrider_submit.lua", "text:find('\"' .. partition .. '\"'", "text:find(partition"),
         ("outrider_submit.lua", 'or read(job_desc, "priority") == 0 then return', "then return"),
         ("outrider_metadata.lua", "(not command or mark < command)", "true"),
         ("outrider_metadata.lua", "if not command and #script > limits.head", "if false"),

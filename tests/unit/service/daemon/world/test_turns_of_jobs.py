@@ -74,7 +74,15 @@ def looked(found: ScheduleSection, run: object = nobody, told: dict[str, int] | 
 
 @pytest.mark.parametrize(
     ("text", "is_handed_back"),
-    [(None, True), ("", True), (text_of(()), True), (text_of(("batch",)), False), ("other\n", True)],
+    [
+        (None, True),
+        ("", True),
+        ("[]", True),
+        ('{"outrider starts": 7}', True),
+        (text_of(()), True),
+        (text_of(("batch",)), False),
+        (text_of(("other",)), True),
+    ],
 )
 def test_queues_are_ours_as_long_as_the_file_names_them(
     tmp_path: Path, text: str | None, *, is_handed_back: bool
