@@ -26,8 +26,7 @@ CONFIG = "/etc/outrider/jsv.json"
 QUEUES, OURS_TO_START = "/etc/outrider/queues", "outrider starts"
 WAKE = "/run/outrider/wake"
 """Opened and closed when a job is held: the service hears of that, and looks for the job."""
-HOLD = "PARAM h u"
-METADATA = "OUTRIDER"
+HOLD, METADATA = "PARAM h u", "OUTRIDER"
 HELD, TICKET = "OUTRIDER_HELD", "OUTRIDER_TICKET"
 ENCODED = "base64:"
 MARKED = "ENV ADD OUTRIDER_RESERVED 1"
@@ -77,7 +76,8 @@ VALUES = {
     "preemptible": (re.compile(r"requeue|no"), "requeue or no: there is no virtual machine to suspend"),
 }
 CONTEXT = re.compile(r"[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*")
-OURS, NUMBER = ("USER", "JOB_ID"), re.compile(r"[0-9]{1,10}")
+OURS = ("USER", "JOB_ID")
+NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 class Mistake(Exception):
