@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import NOT_MEASURED, Arguments, lacking
 from outrider.core.besteffort.counted import POLICIES, CountedQueue, EasyQueue, ProfileQueue
-from outrider.sim.batch import BatchLog, BatchResult, cleaned, run_batch, run_queue
+from outrider.sim.batch.counted import BatchLog, BatchResult, cleaned, run_batch, run_queue
 from outrider.sim.metrics import measure
 from outrider.sim.workload.formats.swf import read_log
 

@@ -44,6 +44,7 @@ BENCHMARKS = (
     Benchmark(name="leases", brief=("--repeats=2",)),
     Benchmark(name="admission", brief=("--decisions=5000",)),
     Benchmark(name="backfill"),
+    Benchmark(name="schedule"),
     # The node.
     Benchmark(name="pool", brief=("--size-mib=256", "--images=10000")),
     Benchmark(name="hook", brief=("--size=256MiB",)),

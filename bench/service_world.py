@@ -134,6 +134,9 @@ class BookingSystem:
         there = tuple(each for each in self._booked().values() if each.end_s > now_s)
         return Sight(at_s=now_s, nodes=self._nodes, jobs=(), reservations=there)
 
+    def shares(self) -> dict[str, int]:
+        return {}
+
     def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         return ()
 

@@ -37,6 +37,7 @@ MODULES = {
     "installing.init": ("init",),
     "installing.deploy": ("deploy",),
     "installing.doctor": ("doctor",),
+    "installing.queues": ("queues",),
     "check": ("check",),
     "demo": ("demo",),
     "simulate": ("sim",),

@@ -71,7 +71,7 @@ def judge(
     return answer
 
 
-def program_runner(monotonic: Callable[[], float]) -> Run:
+def program_runner(monotonic: Callable[[], float], most_bytes: int = MOST_OUTPUT_BYTES) -> Run:
     """A runner of real processes that measures time with this clock.
 
     The program has its own session, so that its children end with it, and an environment of
@@ -92,7 +92,7 @@ def program_runner(monotonic: Callable[[], float]) -> Run:
                 raise ProgramError(f"{arguments[0]} cannot be started: {error.strerror}") from error
         with process:
             try:
-                stdout, stderr = _outputs(process, lambda: deadline - monotonic())
+                stdout, stderr = _outputs(process, lambda: deadline - monotonic(), most_bytes)
                 process.wait(timeout=max(deadline - monotonic(), 0.001))
             except ProgramError as error:
                 raise ProgramError(f"{arguments[0]} {error}") from error
@@ -107,7 +107,9 @@ def program_runner(monotonic: Callable[[], float]) -> Run:
     return run
 
 
-def _outputs(process: subprocess.Popen[bytes], seconds_left: Callable[[], float]) -> tuple[bytes, bytes]:
+def _outputs(
+    process: subprocess.Popen[bytes], seconds_left: Callable[[], float], most_bytes: int
+) -> tuple[bytes, bytes]:
     """All that the program writes, until it closes both ends."""
     assert process.stdout is not None
     assert process.stderr is not None
@@ -125,8 +127,8 @@ def _outputs(process: subprocess.Popen[bytes], seconds_left: Callable[[], float]
                 if not chunk:
                     selector.unregister(key.fd)
                 written[key.fd] += chunk
-                if len(written[key.fd]) > MOST_OUTPUT_BYTES:
-                    raise ProgramError(f"wrote more than {MOST_OUTPUT_BYTES} bytes")
+                if len(written[key.fd]) > most_bytes:
+                    raise ProgramError(f"wrote more than {most_bytes} bytes")
     stdout, stderr = written.values()
     return bytes(stdout), bytes(stderr)
 

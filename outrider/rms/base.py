@@ -115,6 +115,10 @@ class RmsJob:
     """Whether it can be told to save its virtual machine, if it runs in one, and then goes back by itself."""
     tasks: int = 1
     """How many jobs of this kind wait under its key: an array that waits is shown as one job."""
+    is_blocked: bool = False
+    """Whether it waits for other jobs, or for a time of its user's own, if the batch system says so."""
+    queue: str = ""
+    """The partition or queue that it is in; the first, of a job that may start in several."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,6 +178,16 @@ class Sight:
     reservations: tuple[RmsReservation, ...]
     silent: tuple[str, ...] = ()
     """Of the nodes that were asked for beside it, those of which `silent` has told."""
+    queues: tuple[str, ...] = ()
+    """The partitions or queues that have nodes, sorted."""
+    is_handed_back: bool = False
+    """Whether an administrator has given all queues back to the batch system."""
+    shares: tuple[tuple[str, int], ...] = ()
+    """Users' fair shares, in millionths, where the order of jobs depends on them."""
+    order: tuple[str, ...] = ()
+    """Jobs in the order that a site's own program has given them, where there is one."""
+    order_trouble: str = ""
+    """Why shares or that order are not known."""
 
 
 def look(system: BatchSystem, watched: tuple[str, ...]) -> Sight:
@@ -193,6 +207,10 @@ class BatchSystem(Protocol):
 
     def look(self) -> Sight:
         """Nodes, jobs that have not ended, reservations."""
+
+    def shares(self) -> dict[str, int]:
+        """By user, how much of their fair share is left, in millionths: who has had least has most. None,
+        where nobody keeps account of that."""
 
     def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         """Those of these nodes on which its own daemon does not answer at this moment, whatever it says of

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from outrider.core.besteffort.jobs.order import Order
+from outrider.core.besteffort.jobs.schedule import ScheduleRules
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduleSettings:
+    """The queues of which Outrider decides when their jobs start, and how."""
+
+    queues: tuple[str, ...]
+    rules: ScheduleRules = field(default_factory=ScheduleRules)
+    order: Order = Order.FCFS
+    start_within_s: int = 120
+    """A job that was released and does not start for so long gives its place to others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +90,8 @@ class Settings:
     """Whether jobs may run in virtual machines on their nodes."""
     saving_rate_bytes_per_s: int = 50_000_000
     """With which the memory of a machine is written to a node's disk, at least."""
+    schedule: ScheduleSettings | None = None
+    """None: the batch system decides of all jobs when they start."""
     requeue_margin_s: int = 90
     """What the batch system may take to end a job that is requeued, and to clean up after it."""
 

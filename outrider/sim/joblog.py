@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TextIO
 
-from outrider.sim.batch import Intervals
+from outrider.sim.batch.counted import Intervals
 from outrider.sim.metrics import slowdown
 
 COLUMNS = (

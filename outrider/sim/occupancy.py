@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from outrider.sim.batch import BatchLog, BatchResult, Intervals, assign_processors, joined_intervals
+from outrider.sim.batch.counted import BatchLog, BatchResult, Intervals, assign_processors, joined_intervals
 from outrider.sim.joblog import JobRow
 from outrider.sim.measures import amounts_over_time, processor_resource
 from outrider.sim.world import SimulationResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.sim.batch import BatchLog, BatchResult
+from outrider.sim.batch.counted import BatchLog, BatchResult
 from outrider.sim.measures import amounts_over_time, peak_disk_bytes, processor_resource, utilisation
 from outrider.sim.metrics import TAIL, Summary, bounded_slowdown
 from outrider.sim.metrics import utilisation as batch_utilisation

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from outrider.core.besteffort.board import Backfilling, QueueRules, Yielding
+from outrider.core.besteffort.board import QueueRules, Yielding
+from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.images.pools import Pools, Rank
 from outrider.core.leases.nodes import NodeOrder

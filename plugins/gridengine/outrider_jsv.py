@@ -1,15 +1,14 @@
 #!/usr/bin/python3 -ISBWignore
 """Grid Engine's submit filter: a persistent job submission verifier of the server.
 
-It reads what a job says of its image (`-ac OUTRIDER=…` or `-v OUTRIDER=…`), refuses what cannot
-be meant, and holds the job until the image is where it will run. It decides from the job and
-two small files, and asks nobody: a transfer or a service that hangs costs the qmaster nothing.
+It reads what a job says of its image (`-ac OUTRIDER=…` or `-v OUTRIDER=…`), refuses what cannot be meant, and
+holds the job until the image is where it will run; in queues of which Outrider starts all jobs, others, too.
+It decides from the job and three small files, and asks nobody: what hangs costs the qmaster nothing.
 
 Nothing is written that was not checked before: Grid Engine rejects a job for a line that it does not
-understand, leaves the rest of the answer in the pipe and takes it for the verdict on the next job. It
-copies line breaks of users' options into what it says, so that a line BEGIN or START may be a user's:
-the BEGIN that asks for a verdict is the one after which nothing follows. A fault of ours refuses
-jobs that name an image and lets all others pass.
+understand, and takes the rest of the answer for the verdict on the next job. It copies line breaks of users'
+options, so that a line BEGIN or START may be a user's: the BEGIN that asks for a verdict is the one after
+which nothing follows. A fault of ours refuses jobs that name an image and lets all others pass.
 """
 
 import base64
@@ -24,12 +23,11 @@ import select
 import time
 
 CONFIG = "/etc/outrider/jsv.json"
+QUEUES, OURS_TO_START = "/etc/outrider/queues", "outrider starts"
 WAKE = "/run/outrider/wake"
 """Opened and closed when a job is held: the service hears of that, and looks for the job."""
-HOLD = "PARAM h u"
-METADATA = "OUTRIDER"
-HELD = "OUTRIDER_HELD"
-TICKET = "OUTRIDER_TICKET"
+HOLD, METADATA = "PARAM h u", "OUTRIDER"
+HELD, TICKET = "OUTRIDER_HELD", "OUTRIDER_TICKET"
 ENCODED = "base64:"
 MARKED = "ENV ADD OUTRIDER_RESERVED 1"
 """For jobs in any advance reservation: the starter on a job's other nodes asks for an image by it."""
@@ -37,7 +35,7 @@ NONE = "none"
 """The ticket of a managed job that has none of ours: it says that this filter has seen it."""
 # The lines that a verdict depends on; of all others nothing is kept, however long they are.
 HEARD = re.compile(
-    rb"PARAM (?:ac|ar|h|l_hard|global_l_hard|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? "
+    rb"PARAM (?:ac|ar|h|q_hard|l_hard|global_l_hard|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? "
 )
 OF_RESERVATIONS = ("outrider_reservation", "orsv")
 """The request without which the queue of Outrider's reservations takes no job, and its short name."""
@@ -90,9 +88,7 @@ class Files:
     """A file of JSON that is read again when it changes."""
 
     def __init__(self, path):
-        self.path = path
-        self._stamp = None
-        self._found = {}
+        self.path, self._stamp, self._found = path, None, {}
 
     def read(self):
         """What it says; nothing, if it is not there. A broken one is a mistake that names it."""
@@ -116,9 +112,8 @@ class Site:
     """What an administrator has set, the site's key, and who may use which image."""
 
     def __init__(self, path):
-        self._config = Files(path)
-        self._images = None
-        self._uids = {}
+        self._config, self.queues_file = Files(path), Files(QUEUES)
+        self._images, self._uids = None, {}
 
     def get(self, name, default):
         found = self._config.read().get(name, default)
@@ -136,12 +131,16 @@ class Site:
         allowed = self._images.read().get(digest)
         return allowed == "*" or (isinstance(allowed, list) and uid in allowed)
 
-    def key(self):
-        path = self.get("key", "")
-        if not path:
-            return None
+    def queues(self):
+        """Those of which Outrider starts all jobs; `*` is for jobs that name none."""
         try:
-            with open(path, "rb") as file:
+            return self.queues_file.read().get(OURS_TO_START, [])
+        except Mistake:
+            return []
+
+    def key(self):
+        try:
+            with open(self.get("key", "") or os.devnull, "rb") as file:
                 lines = [line.strip() for line in file.read(4096).splitlines()]
         except OSError:
             return None
@@ -217,8 +216,7 @@ class Job:
     """A job as the qmaster describes it, and the answer to it."""
 
     def __init__(self):
-        self.parameters = {}
-        self.environment = {}
+        self.parameters, self.environment = {}, {}
 
     def note(self, line):
         """A line of the qmaster's: PARAM name value, or ENV ADD name value."""
@@ -252,9 +250,10 @@ class Job:
     def answer(self, site, now_s):
         text, is_in_context = self.metadata()
         if text is None:  # a job of ours hands its ticket on to jobs that it submits with -V
-            lines = ["ENV DEL " + TICKET] * (TICKET in self.environment) + [
-                MARKED
-            ] * self._is_in_reservation()
+            lines = ["ENV DEL " + TICKET] * (TICKET in self.environment)
+            lines += [MARKED] * self._is_in_reservation()
+            if self._waits_for_its_turn(site.queues()):
+                lines += [HOLD, self._with_context([HELD + "=1"])]
             return [*lines, "RESULT STATE CORRECT"] if lines else ACCEPTED
         found, lines = parsed(text), []
         added = [] if is_in_context else [METADATA + "=" + encoded(text)]
@@ -275,6 +274,11 @@ class Job:
             lines.append(self._with_context(added))
         made = self._ticket(site, found.get("digest", ""), now_s)
         return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
+
+    def _waits_for_its_turn(self, queues):
+        named = self.parameters.get("q_hard", "").split(",")[0].partition("@")[0] or "*"
+        is_held = self.parameters.get("h", "").strip("n")
+        return named in queues and not is_held and not self._is_in_reservation()
 
     def _with_rerun(self, is_reserved):
         if is_reserved or self.parameters.get("t_max", "1") != "1":  # -r n is as if nothing were said
@@ -320,7 +324,8 @@ class Job:
 
 def verdict(lines, site, now_s):
     """The whole answer to a job, checked line by line; never an exception."""
-    if not any(METADATA in line or TOO_LONG in line or line.startswith("PARAM ar ") for line in lines):
+    is_ours = any(METADATA in line or TOO_LONG in line or line.startswith("PARAM ar ") for line in lines)
+    if not is_ours and not site.queues():
         return ACCEPTED
     try:
         job = Job()
@@ -349,8 +354,7 @@ class Lines:
     """What is read, line by line; of one that is longer than the limit no more is kept."""
 
     def __init__(self):
-        self._parts = []
-        self._bytes = 0
+        self._parts, self._bytes = [], 0
 
     @property
     def is_between(self):
@@ -382,14 +386,10 @@ class Conversation:
     """The protocol: which lines are a job's, and whether its verdict is asked for."""
 
     def __init__(self, site, now_s):
-        self._site = site
-        self._now_s = now_s
-        self._lines = None
-        self._bytes = 0
-        self._is_context = False
-        self._is_answered = False
-        self.is_asked = False
-        self.is_over = False
+        self._site, self._now_s = site, now_s
+        self._lines, self._bytes = None, 0
+        self._is_context = self._is_answered = False
+        self.is_asked = self.is_over = False
 
     @property
     def is_in_job(self):

@@ -24,6 +24,8 @@ local MACHINE = "/usr/lib/outrider/machine"
 local MACHINE_MIB = 256 -- what QEMU takes beside its guest's memory
 local LEAST_MACHINE_MIB, MOST_MACHINE_MIB = 32, 2 ^ 24
 local SIGUSR1 = 10
+local QUEUES = "/etc/outrider/queues"
+local MOST_QUEUES_BYTES = 8192
 local NO_VALUES = { [0] = true, [65534] = true, [4294967294] = true }
 
 -- Who may change managed jobs beside root, by uid; a site sets it before or after loading, e.g. to
@@ -256,18 +258,62 @@ local function forged(job_desc)
   end
 end
 
-local function submit(job_desc)
+-- The partition that a job goes to: the first of several, or the cluster's own if it names none.
+local function partition_of(job_desc, partitions)
+  local named = read(job_desc, "partition")
+  if type(named) == "string" and named ~= "" then return named:sub(1, MOST_NAME_BYTES):match("^[^,]*") end
+  for name, each in pairs(type(partitions) == "table" and partitions or {}) do
+    if read(each, "flag_default") == 1 then return read(each, "name") or name end
+  end
+end
+
+-- Whether a partition is one of those in which Outrider starts all jobs: a small file of JSON names them, each
+-- in quotation marks. It is written when they are taken over, and emptied when they are handed back. A site that
+-- has it elsewhere sets `outrider_queues_file`.
+local function is_in_turn(partition)
+  local file = partition and io.open(outrider_queues_file or QUEUES, "rb")
+  if not file then return false end
+  local text = file:read(MOST_QUEUES_BYTES) or ""
+  file:close()
+  return text:find('"' .. partition .. '"', 1, true) ~= nil
+end
+
+-- Holds a job without an image in a partition in which Outrider starts all jobs.
+local function queue(job_desc, partitions)
+  local reservation = read(job_desc, "reservation")
+  if reservation ~= nil and reservation ~= "" or read(job_desc, "priority") == 0 then return slurm.SUCCESS end
+  local partition = partition_of(job_desc, partitions)
+  if not is_in_turn(partition) then return slurm.SUCCESS end
+  local immediate, part = read(job_desc, "immediate"), read(job_desc, "het_job_offset")
+  local why
+  if type(immediate) == "number" and immediate == 1 then
+    why = "--immediate cannot wait for its turn in partition " .. partition .. ": leave it out"
+  elseif type(part) == "number" and not NO_VALUES[part] or part == 0 then
+    why = "a heterogeneous job cannot wait for its turn in partition " .. partition .. ": name another partition"
+  end
+  if why then return tell(why) or slurm.ERROR end
+  local begin_s = read(job_desc, "begin_time")
+  local begins = type(begin_s) == "number" and not NO_VALUES[begin_s] and string.format(',"begin":%d', begin_s) or ""
+  job_desc.admin_comment = "outrider: waits for its turn " .. MARK .. "1" .. begins .. "}"
+  local far_s = os.time() + HELD_S
+  job_desc.begin_time = far_s
+  pcall(wake)
+  return slurm.SUCCESS
+end
+
+local function submit(job_desc, partitions)
   local why = forged(job_desc)
   if why then
     tell(why)
     return slurm.ERROR
   end
   local statement = statement_of(job_desc)
-  return statement and manage(job_desc, statement) or slurm.SUCCESS
+  if statement then return manage(job_desc, statement) end
+  return queue(job_desc, partitions)
 end
 
-function outrider_job_submit(job_desc)
-  local is_done, answer = pcall(submit, job_desc)
+function outrider_job_submit(job_desc, partitions)
+  local is_done, answer = pcall(submit, job_desc, partitions)
   if is_done then return answer end
   local is_judged, is_managed = pcall(sounds_managed, job_desc)
   pcall(slurm.log_error, "%s", "outrider: submit filter: " .. tostring(answer))

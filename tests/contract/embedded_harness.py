@@ -100,6 +100,9 @@ class Restarted:
     def look(self) -> Sight:
         return self._start().look()
 
+    def shares(self) -> dict[str, int]:
+        return self._start().shares()
+
     def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         return self._start().silent(nodes)
 

@@ -27,6 +27,18 @@ def test_nodes_are_seen_with_what_they_have(scene: Scene) -> None:
         assert all(nodes[name].capacity[resource] >= amount for resource, amount in wanted.items())
 
 
+def test_job_shows_the_queue_that_it_is_in_as_long_as_it_is_there(scene: Scene) -> None:
+    waiting = scene.waiting_job()
+    before = scene.job(waiting)
+    running = scene.job(scene.running_job())
+    queues = scene.look().queues
+
+    assert before is not None
+    assert running is not None
+    assert before.queue in queues
+    assert running.queue == before.queue
+
+
 def test_drained_node_is_seen_so_and_finishes_what_it_has(scene: Scene) -> None:
     job = scene.running_job(nodes_wanted=4)
     scene.harness.drain(scene.nodes[1])

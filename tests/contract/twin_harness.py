@@ -46,6 +46,9 @@ class AskedTwice:
     def look(self) -> Sight:
         return self._twin.look()
 
+    def shares(self) -> dict[str, int]:
+        return self._twin.shares()
+
     def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         return self._twin.silent(nodes)
 

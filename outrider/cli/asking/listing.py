@@ -107,6 +107,7 @@ def status_screen(found: Status, asking: Session) -> str:
     away = f", {paint(f'{found.nodes_away} away', 'red')}" if found.nodes_away else ""
     until = found.link_busy_until_s
     busy = f", booked until {when.clock(until)}" if until and until > found.now_s else ", nothing booked"
+    turns = f"\n{printable(found.turns_words)}" if found.turns_words else ""
     doubt = paint(f"\n{printable(found.link_words)}", "red") if found.link_words else ""
     looked = "never" if found.last_look_s is None else f"{span_in_words(found.now_s - found.last_look_s)} ago"
     following = f"\nthe next starts {when.clock(found.next_start_s)}" if found.next_start_s else ""
@@ -121,7 +122,7 @@ def status_screen(found: Status, asking: Session) -> str:
             ("batch system", f"{printable(found.batch_system)}, last seen {looked}"),
             ("nodes", f"{plural(found.nodes, 'node')}, {found.nodes_up:,} up{away}"),
             ("reservations", (_counts(found.reservations) or "none") + following),
-            ("jobs", _jobs(found, paint)),
+            ("jobs", _jobs(found, paint) + turns),
             ("transfers", f"{found.transfers_running:,} running, {found.transfers_waiting:,} waiting"),
             ("link", rate_in_words(found.link_rate_bytes_per_s) + busy + doubt),
             ("decisions", _counts(found.decisions)),

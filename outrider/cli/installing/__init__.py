@@ -1,4 +1,4 @@
-"""What an administrator installs with: `outrider init`, `outrider doctor`, `outrider nodes deploy`."""
+"""What an administrator installs with: `outrider init`, `doctor`, `queues`, `outrider nodes deploy`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from outrider.cli.arguments import Subparsers
 
 
 def add(commands: Subparsers) -> None:
-    from outrider.cli.installing import deploy, doctor, init
+    from outrider.cli.installing import deploy, doctor, init, queues
 
     init.add(commands)
     deploy.add(commands)
     doctor.add(commands)
+    queues.add(commands)

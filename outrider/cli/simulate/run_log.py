@@ -15,7 +15,7 @@ from outrider.sim.workload.formats.swf import SwfLog, read_log
 from outrider.sim.workload.trace import Trace
 
 if TYPE_CHECKING:
-    from outrider.sim.batch import BatchLog
+    from outrider.sim.batch.counted import BatchLog
     from outrider.sim.occupancy import Schedule
 
 # What only a site with nodes understands, as attributes and as options.
@@ -79,7 +79,7 @@ def _run(
     capacity: int,
 ) -> RunResult:
     from outrider.core.besteffort.counted import Policy
-    from outrider.sim.batch import cleaned, run_batch
+    from outrider.sim.batch.counted import cleaned, run_batch
 
     try:
         policy = Policy.named(arguments.policy or "aggressive")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import (
     DiskQueue,
     Segment,
@@ -21,17 +22,6 @@ from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.selection import Fit
 from outrider.core.nodes.timeline import SiteTimeline
 from outrider.core.reservations.book import Book
-
-
-class Backfilling(Enum):
-    """Who may overtake whom."""
-
-    OFF = "off"
-    """Nobody: the first that cannot be placed holds up all behind it."""
-    GREEDY = "greedy"
-    """Everybody who can start; nobody is promised a start (thesis, section 6.1)."""
-    RESERVING = "reserving"
-    """The first few that cannot start get a place in the future; the rest may use what is left."""
 
 
 class Yielding(Enum):

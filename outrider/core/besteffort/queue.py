@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.core.besteffort.board import Backfilling, BestEffortRun, QueueBoard
+from outrider.core.besteffort.board import BestEffortRun, QueueBoard
 from outrider.core.besteffort.gang_placement import place_together
 from outrider.core.besteffort.holdings import bring_image, leave, release
 from outrider.core.besteffort.lending import guarded, misplaced
+from outrider.core.besteffort.overtaking import Backfilling, Overtaking
 from outrider.core.besteffort.placement import RunPlacement, place_one, resumed
 from outrider.core.besteffort.suspension import Segment, is_tight, joined, next_fit, plan_run
 from outrider.core.besteffort.suspension_notice import suspend_in_time, withdraw
@@ -65,28 +66,26 @@ class BestEffortQueue:
         """Walk the queue once and place what can be placed."""
         placed = self._reconsider(now_s) if self._has_gaps else []
         self._has_gaps = False
-        futures = self._places_left(now_s)
+        overtaking = Overtaking(self.board.rules.backfilling, self._places_left(now_s))
         hopeless: set[tuple[int, int, int, bool]] = set()
         chances = StartChances(self.board, now_s)
-        is_in_order = self.board.rules.backfilling is Backfilling.OFF
         order = -1
         while True:
             line = self.waiting
-            is_next = is_in_order or futures > 0
+            is_next = overtaking.is_strict or overtaking.may_wait
             waiting = line.after(order) if is_next else line.possible_after(order, chances)
             if waiting is None:
                 return placed
             while waiting.left:
-                run = self._try(waiting, now_s, hopeless, may_wait=futures > 0)
+                run = self._try(waiting, now_s, hopeless, may_wait=overtaking.may_wait)
                 if run is None:
                     break
                 chances.forget()
-                if run.start_s > run.ready_s:
-                    futures -= 1
+                overtaking.placed(run.start_s, run.ready_s)
                 placed.append(run)
             if not waiting.left:
                 line.remove(waiting)
-            elif is_in_order:
+            elif overtaking.is_strict:
                 return placed
             order = waiting.order
 

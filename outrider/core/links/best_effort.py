@@ -211,6 +211,10 @@ class BestEffortLink:
             yield self.running
         yield from self.waiting
 
+    def has(self, image: Image) -> bool:
+        """Whether an image is on its way, or waits to be."""
+        return any(each.image.key == image.key for each in self._all.values())
+
     def ends(self, slots: Slots, now_s: int) -> dict[int, int]:
         """When each transfer is expected to end, by number, if nothing else is added."""
         expected = self._expect()

@@ -95,13 +95,14 @@ class BusyForecast:
         row = self._row(node)
         if row is None:
             return from_s if self._layout.fits(need, self._capacities[node]) else FOREVER
-        at_s = row.next_fit(need, from_s)
-        while at_s < FOREVER:
-            until_s = row.free_until(need, at_s, at_s + duration_s)
-            if until_s >= at_s + duration_s:
-                return at_s
-            at_s = row.next_fit(need, until_s)
-        return FOREVER
+        return row.first_gap(need, from_s, duration_s)
+
+    def free_until(self, node: int, need: int, at_s: int) -> int:
+        """Until when `need` is free from an instant on: that instant itself if it is not."""
+        row = self._row(node)
+        if row is None:
+            return FOREVER if self._layout.fits(need, self._capacities[node]) else at_s
+        return row.free_until(need, at_s)
 
     def openings(self, need: int, now_s: int, eligible: int) -> Iterator[tuple[int, int]]:
         """Nodes of a mask, by an instant before which `need` is not free there for however short."""
@@ -132,9 +133,9 @@ class BusyForecast:
         if row is not None:
             return row
         expected = self._expected.get(node)
-        known = self._known_row(node)
         if not expected:
-            return known
+            return self._known_rows.get(node) or self._known_row(node)
+        known = self._known_row(node)
         row = self._rows[node] = NodeTimeline(self._layout, self._capacities[node])
         if known is not None:
             row.times, row.free = known.times.copy(), known.free.copy()

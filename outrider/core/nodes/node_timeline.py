@@ -98,6 +98,24 @@ class NodeTimeline:
             found.append((begun_s, to_s))
         return found
 
+    def first_gap(self, need: int, from_s: int, duration_s: int) -> int:
+        """The first instant from `from_s` on from which `need` fits for so long; FOREVER if there is none."""
+        times, free, guard = self.times, self.free, self._guard
+        index, last, start_s = bisect_right(times, from_s) - 1, len(times), from_s
+        while True:
+            while ((free[index] | guard) - need) & guard != guard:
+                index += 1
+                if index == last:
+                    return FOREVER
+                start_s = times[index]
+            end_s, index = start_s + duration_s, index + 1
+            while index < last and times[index] < end_s:
+                if ((free[index] | guard) - need) & guard != guard:
+                    break
+                index += 1
+            else:
+                return start_s
+
     def most(self, need: int, start_s: int, end_s: int, limit: int) -> int:
         """How many times `need` fits throughout [start_s, end_s), at most `limit`."""
         times, free, guard = self.times, self.free, self._guard

@@ -126,6 +126,7 @@ def _plain_job(job: TwinJob) -> Plain:
         "holders": sorted(each.value for each in job.holders),
         "wanted_nodes": job.wanted_nodes,
         "eligible": job.eligible,
+        "queue": job.queue,
         "ticket": job.ticket,
         "shown": job.shown,
         "eligible_s": job.eligible_s,

@@ -135,6 +135,10 @@ class EmbeddedSystem:
             sight = self._twin.look()
             return replace(sight, jobs=tuple(replace(job, can_save=False) for job in sight.jobs))
 
+    def shares(self) -> dict[str, int]:
+        # Nobody keeps account of what its users have had.
+        return {}
+
     def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         # Its nodes have no daemon but this very process.
         return ()

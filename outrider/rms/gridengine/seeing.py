@@ -146,7 +146,16 @@ def _job(
         tag=context.decoded(detail.context.get(context.TAG, "")),
         can_requeue=detail.may_rerun and not row.task,
         tasks=1 if is_placed else count(row.task),
+        queue=_queue(detail, row, settings),
     )
+
+
+def _queue(detail: Detail, row: GridTask, settings: GridEngineSettings) -> str:
+    """The queue where a job runs; of one that waits, what its user asks for, or where all others run."""
+    if row.queues:
+        return row.queues[0].partition("@")[0]
+    wished = own_wishes(detail, settings).queues
+    return wished[0].partition("@")[0] if wished else settings.work_queue
 
 
 def _state(row: GridTask, is_saved: bool) -> JobState:

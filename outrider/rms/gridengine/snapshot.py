@@ -55,6 +55,7 @@ def take(
             nodes=seeing.nodes(instances, settings),
             jobs=seeing.jobs(details, rows, held, _names(own, settings), eligible, ruled),
             reservations=_reservations(own, settings),
+            queues=tuple(sorted({each.queue for each in instances} - {settings.reservation_queue})),
         ),
         details=details,
         instances=instances,

@@ -67,6 +67,10 @@ class GridEngine:
             return seen
         return replace(seen, nodes=tuple(node for node in seen.nodes if node.name in self._shown))
 
+    def shares(self) -> dict[str, int]:
+        # What is left of a share Grid Engine tells of jobs that may start, and not of users.
+        return {}
+
     def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         return self._knocking.silent(nodes)
 

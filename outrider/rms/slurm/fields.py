@@ -14,6 +14,7 @@ MOST_SHOWN = 80
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _DECODER = json.JSONDecoder()
 _BLANKS = re.compile(r"[ \t\r\n]*")
+_FACTOR = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,18}))?")
 _AMOUNT = re.compile(r"(\d{1,18})(?:\.(\d+))?([KMGTP]?)")
 
 
@@ -159,3 +160,15 @@ def _is_plain(value: object) -> TypeGuard[dict[str, object]]:
 
 def _bad(name: str, value: object, wanted: str) -> BadField:
     return BadField(f"field {name} is {str(value)[:MOST_SHOWN]!r}, not {wanted}")
+
+
+def shares_in(printed: bytes) -> dict[str, int]:
+    """Fair share factors in millionths by user, as `sshare --format=User,FairShare` prints them."""
+    found: dict[str, int] = {}
+    for line in printed.decode("utf-8", "replace").splitlines():
+        user, _, factor = line.strip().partition("|")
+        known = _FACTOR.fullmatch(factor)
+        if user and known is not None:
+            millionths = int(known[1]) * 1_000_000 + int((known[2] or "").ljust(6, "0")[:6])
+            found[user] = max(found.get(user, 0), millionths)
+    return found

@@ -29,6 +29,7 @@ OVER = frozenset(
 )  # fmt: skip
 WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 ON_NODES = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"})
+BLOCKED = frozenset({"Dependency", "DependencyNeverSatisfied"})
 _GPU = re.compile(r"(?:^|,)gres[:/]gpu(?::[A-Za-z][^:,=]*)?(?:[:=](\d{1,9}))?(?=,|$)")
 _TASK_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
@@ -62,6 +63,8 @@ class SlurmJob:
     array: str = ""
     """The array of which it is one task, or all that wait."""
     tasks: int = 1
+    is_blocked: bool = False
+    """Whether it waits for other jobs."""
     is_batch: bool = False
     """Whether it has a script, as what can be requeued has."""
 
@@ -169,6 +172,7 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
         features=text(row, "features"),
         array=str(number(row, "array_job_id") or ""),
         tasks=_tasks(text(row, "array_task_string")),
+        is_blocked=text(row, "state_reason") in BLOCKED or (state is JobState.HELD and known.begin_s > now_s),
         is_batch=row.get("batch_flag") in (True, 1),
     )
 

@@ -20,11 +20,17 @@ class Places:
 
     def __init__(self, nodes: Iterable[SlurmNode]) -> None:
         self._nodes = {each.node.name: each for each in nodes}
+        self._partitions = tuple(sorted({name for each in self._nodes.values() for name in each.partitions}))
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._nodes)
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Those that have nodes, sorted."""
+        return self._partitions
 
     def count_of(self, wanted: Resources) -> int:
         """How many nodes have all that."""

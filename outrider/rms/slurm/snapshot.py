@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from outrider.metadata.errors import TextError
-from outrider.rms.base import RmsJob, RmsNode, Sight, Unknown
+from outrider.rms.base import JobState, RmsJob, RmsNode, Sight, Unknown
 from outrider.rms.slurm.booking import Booking
 from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.jobs import SlurmJob
@@ -77,6 +77,7 @@ class SlurmSnapshot:
             nodes=self._shown_nodes,
             jobs=tuple(told for _, told in shown),
             reservations=reservations,
+            queues=self.places.partitions,
         )
 
     def job(self, key: str) -> SlurmJob:
@@ -110,10 +111,13 @@ class SlurmSnapshot:
         except TextError:
             eligible = ()
         reservation = job.reservation if job.reservation in reservations else None
+        waits = job.state in (JobState.HELD, JobState.PENDING)
+        is_blocked = waits and (job.is_blocked or job.record.begin_s > self._now_s())
         before = self._shown_jobs.get(job.key)
         if before is not None and before[0] is job:
             told = before[1]
-            if told.reservation == reservation and (told.eligible is eligible or told.eligible == eligible):
+            is_same = told.reservation == reservation and told.is_blocked == is_blocked
+            if is_same and (told.eligible is eligible or told.eligible == eligible):
                 return told
         return RmsJob(
             key=job.key,
@@ -136,6 +140,8 @@ class SlurmSnapshot:
             can_be_signalled=job.is_batch,
             can_save=job.is_batch,
             tasks=job.tasks,
+            is_blocked=is_blocked,
+            queue=job.partitions[0] if job.partitions else "",
         )
 
     def _report(self, *findings: str) -> None:

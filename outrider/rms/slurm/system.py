@@ -17,7 +17,7 @@ from outrider.rms.commands import AccountOf
 from outrider.rms.slurm.asking import Standing, check_not_over, check_run, standing, state_now
 from outrider.rms.slurm.booking import Booking
 from outrider.rms.slurm.commands import SlurmCommands
-from outrider.rms.slurm.fields import BadField
+from outrider.rms.slurm.fields import BadField, shares_in
 from outrider.rms.slurm.handing import FAR_S, arguments, record_for, script_of
 from outrider.rms.slurm.jobs import HELD_BEGIN_S, SlurmJob
 from outrider.rms.slurm.placing import led
@@ -68,6 +68,13 @@ class SlurmSystem:
     def look(self) -> Sight:
         with self._guard:
             return self._seen.look()
+
+    def shares(self) -> dict[str, int]:
+        """Slurm's own factors; of a user with several accounts the best."""
+        printed = self._commands.ask(
+            "sshare", "--all", "--noheader", "--parsable2", "--format=User,FairShare"
+        )
+        return shares_in(printed)
 
     def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         # slurmctld pings its nodes itself, and a stranger's connection is an error in slurmd's log.

@@ -9,6 +9,8 @@ from outrider.rms.base import JobState, RmsJob, Submission
 
 OCCUPYING = frozenset({JobState.STARTING, JobState.RUNNING})
 """States in which a job has nodes."""
+MAIN_QUEUE = "main"
+"""Where jobs are of which nothing else is said."""
 WAITING = frozenset({JobState.HELD, JobState.PENDING})
 """States before a start."""
 
@@ -45,6 +47,8 @@ class TwinJob:
     """Those that it may start on, if it was released to some."""
     eligible: tuple[str, ...] = ()
     """Those that its user allows; empty means all."""
+    queue: str = ""
+    """The queue that its user has named."""
     ticket: str = ""
     """What it carries to its nodes."""
     shown: str = ""
@@ -103,4 +107,5 @@ class TwinJob:
             can_requeue=True,
             can_be_signalled=True,
             can_save=True,
+            queue=self.queue or MAIN_QUEUE,
         )

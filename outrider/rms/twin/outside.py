@@ -18,10 +18,18 @@ class Outside:
         self._world = world
         self._catch_up = catch_up
 
-    def submit(self, submission: Submission, *, is_held: bool = False, eligible: tuple[str, ...] = ()) -> str:
+    def submit(
+        self,
+        submission: Submission,
+        *,
+        is_held: bool = False,
+        eligible: tuple[str, ...] = (),
+        queue: str = "",
+    ) -> str:
         """A user's own job; `is_held` is the user's own hold, `eligible` the nodes that will do."""
         self._catch_up()
         job = asking.submit(self._world, submission, eligible=tuple(sorted(set(eligible))))
+        job.queue = queue
         if is_held:
             self._world.hold(job, Holder.OTHER, "held by its user")
         return job.key

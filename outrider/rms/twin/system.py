@@ -20,7 +20,7 @@ from outrider.rms.base import (
 )
 from outrider.rms.twin import asking
 from outrider.rms.twin.faults import Fault, Faults, Slow
-from outrider.rms.twin.jobs import OCCUPYING, WAITING, Holder, TwinJob
+from outrider.rms.twin.jobs import MAIN_QUEUE, OCCUPYING, WAITING, Holder, TwinJob
 from outrider.rms.twin.outside import Outside
 from outrider.rms.twin.rules import Hooks, TwinRules
 from outrider.rms.twin.world import Happening, TwinCluster
@@ -84,7 +84,12 @@ class Twin:
                     )
                 ),
                 reservations=tuple(world.all_reservations()),
+                queues=(MAIN_QUEUE,),
             )
+
+    def shares(self) -> dict[str, int]:
+        with self._call("shares"):
+            return {}
 
     def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         with self._call("silent"):

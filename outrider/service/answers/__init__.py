@@ -427,6 +427,9 @@ class Status:
     """The most that any of the last transfers got, if that is much less than was planned; `link_words` says
     what to do."""
     link_words: str = ""
+    turns_words: str = ""
+    """What is not as `jobs.schedule` wants it: queues that are handed back or not there, an order that is not
+    known."""
     is_link_doubted: bool = False
     """Whether these were transfers from several servers, so that it is the link's fault."""
 

@@ -38,6 +38,7 @@ from outrider.service.daemon.threads.reception import PolicyBook, Reception
 from outrider.service.daemon.threads.web_thread import WebThread
 from outrider.service.daemon.threads.workers import Workers
 from outrider.service.daemon.world.board import FolderBoard
+from outrider.service.daemon.world.turns import check_queues, turns_look
 from outrider.service.daemon.world.wakefile import WakeFile
 from outrider.service.front import Busy, NotDone
 from outrider.service.meter import Meter
@@ -126,6 +127,7 @@ def serve(
         backend = providers.make_backend(config, log, environment)
         try:
             backend.start()
+            check_queues(config, backend.world.rms, log)
             service = _Service(config, providers, policies, backend.world, log, accepts_loss=accepts_loss)
             service.live(sockets, orders, environment)
         finally:
@@ -199,6 +201,7 @@ class _Service:
             effort=effort_of(config),
             most_submissions_of_one=config.limits.user_submissions,
             most_decisions_of_one=config.limits.user_decisions,
+            complete=turns_look(config, world.rms),
         )
         self._board = FolderBoard(config.socket, log)
         self._board.check()
@@ -214,8 +217,7 @@ class _Service:
             most_requests=config.limits.requests,
             board=self._board,
         )
-        # From here on nothing takes the time from a clock that somebody may set.
-        self._clock = self._loop.clock
+        self._clock = self._loop.clock  # from here on nobody takes the time from one that is set
         recent = RecentRequests(self._clock)
         self._shares = ShareBook(
             self._loop.desk_shares, self._workers.node_shares, self._metrics, self._clock

@@ -50,5 +50,6 @@ def status_of(
         jobs_overdue=0 if parts is None else parts.job_views.overdue(),
         link_measured_bytes_per_s=None if parts is None else parts.alarms.link.measured_bytes_per_s,
         link_words="" if parts is None else parts.alarms.link.words,
+        turns_words="" if parts is None else parts.jobs.turns.words,
         is_link_doubted=parts is not None and parts.alarms.link.is_doubted,
     )

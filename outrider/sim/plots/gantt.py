@@ -10,7 +10,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from outrider.sim.batch import joined_intervals
+from outrider.sim.batch.counted import joined_intervals
 from outrider.sim.occupancy import Bar, Schedule, queued_over_time, used_over_time
 from outrider.sim.plots.style import (
     BLACK,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
-from outrider.service.settings import Settings
+from outrider.core.besteffort.jobs.order import Order
+from outrider.core.besteffort.jobs.schedule import ScheduleRules
+from outrider.core.besteffort.overtaking import Backfilling
+from outrider.rms.twin.jobs import MAIN_QUEUE
+from outrider.service.settings import ScheduleSettings, Settings
 
 MEGABYTE = 10**6
 
@@ -57,6 +61,29 @@ class Knobs:
         return not (
             self.mishaps or self.clock_steps or self.clock_jumps or self.request_loss or self.node_faults
         )
+
+
+def in_turn(knobs: Knobs, seed: int, *, starts_jobs: bool | None = None) -> Knobs:
+    """In every third world, or in all or none, the service starts the jobs, and not the batch system. Drawn
+    by itself, so that all other worlds are what they were."""
+    random = Random(seed * 15_485_863 + 5)
+    rules = random.choice(
+        (
+            ScheduleRules(places=1),
+            ScheduleRules(places=3),
+            ScheduleRules(places=None),
+            ScheduleRules(backfilling=Backfilling.GREEDY),
+            ScheduleRules(backfilling=Backfilling.OFF),
+        )
+    )
+    schedule = ScheduleSettings(
+        queues=(MAIN_QUEUE,),
+        rules=rules,
+        order=random.choice((Order.FCFS, Order.FCFS, Order.AGE, Order.SIZE)),
+        start_within_s=random.choice((60, 120)),
+    )
+    is_wanted = random.random() < 1 / 3 if starts_jobs is None else starts_jobs
+    return replace(knobs, settings=replace(knobs.settings, schedule=schedule)) if is_wanted else knobs
 
 
 def draw(random: Random, *, is_harsh: bool = False) -> Knobs:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.core.besteffort.requeueing import RequeueTerms
+from outrider.core.besteffort.jobs.requeueing import RequeueTerms
 from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, RmsReservation
 from outrider.service.answers import Decision

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from outrider.core.besteffort.counted import CountedJob, EasyQueue, Policy
-from outrider.sim.batch import (
+from outrider.sim.batch.counted import (
     BatchLog,
     Intervals,
     assign_processors,

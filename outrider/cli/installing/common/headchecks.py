@@ -125,12 +125,17 @@ def service_findings(path: str) -> list[DoctorFinding]:
     away = f", {status.nodes_away} nodes are away" if status.nodes_away else ""
     told = warning if away else ok
     found = told("outriderd", f"{status.version} promises on {status.nodes} nodes{away}")
-    return [found, *link_findings(status)]
+    return [found, *link_findings(status), *turns_findings(status)]
 
 
 def link_findings(status: Status) -> list[DoctorFinding]:
     """Whether transfers get the rate that promises are made with."""
     return [warning("link.rate", status.link_words)] if status.link_words else []
+
+
+def turns_findings(status: Status) -> list[DoctorFinding]:
+    """Whether Outrider starts the jobs of the queues that the configuration names."""
+    return [warning("jobs.schedule", status.turns_words)] if status.turns_words else []
 
 
 def _lacking(path: str) -> tuple[str, ...]:

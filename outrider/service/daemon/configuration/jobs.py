@@ -2,11 +2,100 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated, Literal, Self
 
-from outrider.metadata.fields import Duration, Share, Size
-from outrider.metadata.validation import Section
-from outrider.service.daemon.configuration.types import given
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from outrider.core.besteffort.jobs.order import Order
+from outrider.core.besteffort.jobs.schedule import MOST_PLACES, ScheduleRules
+from outrider.core.besteffort.overtaking import Backfilling
+from outrider.metadata.errors import TextError
+from outrider.metadata.fields import Duration, Name, Share, Size
+from outrider.metadata.validation import Section, contradiction, named
+from outrider.service.daemon.configuration.types import Path, all_defaults, given
+from outrider.service.settings import ScheduleSettings
+
+MOST_QUEUES = 100
+RULES = {
+    "off": ScheduleRules(backfilling=Backfilling.OFF),
+    "greedy": ScheduleRules(backfilling=Backfilling.GREEDY),
+    "easy": ScheduleRules(places=1),
+    "conservative": ScheduleRules(places=None),
+}
+
+
+def _backfilling(value: object) -> str:
+    text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+    if text in RULES or (text.isascii() and text.isdecimal() and 0 < int(text[:9]) <= MOST_PLACES):
+        return text
+    raise TextError(
+        f"{named(value)} is no way of backfilling: write {', '.join(RULES)}, or how many jobs have a place "
+        f"in the future, from 1 to {MOST_PLACES}"
+    )
+
+
+Rule = Annotated[
+    str,
+    BeforeValidator(_backfilling),
+    WithJsonSchema({"type": ["integer", "string"], "examples": [*RULES, 5]}),
+]
+
+
+class ScheduleSection(Section):
+    """Queues of which Outrider decides when and where their jobs start, with an image or without."""
+
+    queues: Annotated[tuple[Name, ...], Field(max_length=MOST_QUEUES, strict=False)] = Field(
+        (),
+        description="partitions or queues whose jobs Outrider starts; of all others the batch system decides",
+    )
+    backfilling: Rule = Field(
+        "easy",
+        description="who may overtake: off, greedy, easy, conservative, or how many jobs that wait have a "
+        "place in the future that nobody may delay",
+        json_schema_extra=given("easy"),
+    )
+    order: Literal["fcfs", "age", "size", "shares", "program"] = Field(
+        "fcfs", description="in which order jobs are thought about"
+    )
+    program: Path | None = Field(
+        None, description="the program that puts jobs into their order, if order is program"
+    )
+    program_limit_s: Duration = Field(
+        5,
+        alias="program_limit",
+        description="the program is ended after this long, and jobs come in the order of their submission",
+        json_schema_extra=given("5s"),
+    )
+    start_within_s: Duration = Field(
+        120,
+        alias="start_within",
+        description="a job that was released and has not started for this long gives its place to others",
+        json_schema_extra=given("2m"),
+    )
+    file: Path = Field(
+        "/etc/outrider/queues",
+        description="where `outrider queues take-over` writes these queues and `outrider queues hand-back` "
+        "deletes them; the submit filters read it, too, and know no other place",
+    )
+
+    @model_validator(mode="after")
+    def _names_its_program(self) -> Self:
+        if (self.order == "program") != (self.program is not None):
+            contradiction("and order: program belong together: set both or neither", "program")
+        return self
+
+    @property
+    def settings(self) -> ScheduleSettings | None:
+        """What the desk is told; None where the batch system starts all jobs."""
+        if not self.queues:
+            return None
+        rules = RULES.get(self.backfilling)
+        return ScheduleSettings(
+            queues=self.queues,
+            rules=ScheduleRules(places=int(self.backfilling)) if rules is None else rules,
+            order=Order(self.order),
+            start_within_s=self.start_within_s,
+        )
 
 
 class JobsSection(Section):
@@ -48,6 +137,10 @@ class JobsSection(Section):
         alias="most_grace",
         description="the longest time that such a job may ask for between its signal and the requeue",
         json_schema_extra=given("5m"),
+    )
+    schedule: ScheduleSection = Field(
+        default_factory=all_defaults(ScheduleSection),
+        description="queues whose jobs Outrider starts; without any the batch system starts all jobs",
     )
     requeue_margin_s: Duration = Field(
         90,

@@ -473,6 +473,7 @@ def settings_of(config: Config) -> Settings:
         most_requeue_grace_s=config.jobs.most_grace_s,
         requeue_margin_s=config.jobs.requeue_margin_s,
         user_share_percent=config.jobs.user_share,
+        schedule=config.jobs.schedule.settings,
     )
 
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 from cachemgr.base.clock import MonotonicClock
 from cachemgr.base.shares import Share
 from outrider.metadata.decision import Allowed, PolicyRefusal
-from outrider.rms.base import BatchSystem, RmsError, Unavailable, look
+from outrider.rms.base import BatchSystem, RmsError, Sight, Unavailable, look
 from outrider.service.answers import Trouble
 from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.log import TracingLog
@@ -76,8 +76,11 @@ class Workers:
         effort: Effort | None = None,
         most_submissions_of_one: int = 16,
         most_decisions_of_one: int = 16,
+        complete: Callable[[Sight], Sight] | None = None,
     ) -> None:
+        """`complete` adds to a look what the batch system itself does not tell."""
         self._world = world
+        self._complete = complete
         self._carry_effect = carry_effect
         self._ask_program = ask_program
         self._clock = clock
@@ -243,7 +246,8 @@ class Workers:
         try:
             match call:
                 case Look(watched=watched):
-                    return look(self._world.rms, watched)
+                    sight = look(self._world.rms, watched)
+                    return sight if self._complete is None else self._complete(sight)
                 case Carry(effect=effect):
                     self._carry_effect(effect, self._world.rms, self._world.sign)
                     return None

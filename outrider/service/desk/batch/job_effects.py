@@ -91,14 +91,22 @@ def is_of_job(subject: str) -> bool:
     return subject.startswith(_SUBJECT)
 
 
-def hold_effect(job: str, reason: str, now_s: int) -> Effect:
-    """Let a job wait."""
-    return _effect(HOLD, job, {"version": 1, "reason": reason}, now_s)
+def hold_effect(job: str, reason: str, now_s: int, *, has_image: bool = True) -> Effect:
+    """Let a job wait. One without an image needs no ticket when it is let go."""
+    payload: dict[str, object] = {"version": 1, "reason": reason}
+    if not has_image:
+        payload["image"] = False
+    return _effect(HOLD, job, payload, now_s)
 
 
-def release_effect(job: str, nodes: Sequence[str], ticket: TicketFields, now_s: int) -> Effect:
-    """Let a job start on these nodes, with a ticket for its image; without nodes wherever it may."""
-    payload = {"version": 1, "nodes": list(nodes), "ticket": asdict(ticket)}
+def release_effect(job: str, nodes: Sequence[str], ticket: TicketFields | None, now_s: int) -> Effect:
+    """Let a job start on these nodes, with a ticket for its image, if it has one; without nodes wherever it
+    may."""
+    payload = {
+        "version": 1,
+        "nodes": list(nodes),
+        "ticket": None if ticket is None else asdict(ticket),
+    }
     return _effect(RELEASE, job, payload, now_s)
 
 
@@ -170,7 +178,7 @@ def carry_out_for_job(effect: Effect, job: str, rms: BatchSystem, sign: Sign | N
         return
     if effect.kind == HOLD:
         rms.hold(job, payload["reason"])
-        if sign is not None:
+        if sign is not None and payload.get("image", True):
             # Whoever lets it go all the same finds no ticket of an earlier release. (A comment without
             # room for these words has none either.)
             with suppress(Refused):

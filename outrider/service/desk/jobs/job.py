@@ -99,6 +99,14 @@ class JobEntry:
     noted: str = ""
     noted_s: int | None = None
     noted_ready_s: int | None = None
+    is_scheduled: bool = False
+    """Whether Outrider decides when it starts, and not the batch system."""
+    planned: tuple[int, ...] = ()
+    """Then: the nodes on which it is to start, at `start_s`."""
+    granted: tuple[int, ...] = ()
+    """Then: the nodes on which it may start now."""
+    granted_s: int = 0
+    """Since when it may."""
     is_overdue: bool = False
     """Whether it has been told that it waits for longer than it should."""
 
@@ -109,6 +117,11 @@ class JobEntry:
     @property
     def owner(self) -> str:
         return owner_of(self.job.key)
+
+    @property
+    def has_image(self) -> bool:
+        """Whether its user names one."""
+        return self.job.metadata is not None
 
     @property
     def is_enough(self) -> bool:

@@ -13,18 +13,19 @@ from collections.abc import Iterator
 from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, RmsJob, Sight
-from outrider.service.desk.batch.job_effects import is_of_machine, is_of_yielding
+from outrider.service.desk.batch.job_effects import is_of_machine, is_of_yielding, release_effect
 from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.copies import JobCopies
 from outrider.service.desk.jobs.image_lookup import ImageLookups
 from outrider.service.desk.jobs.in_reservation import JobsInReservations
 from outrider.service.desk.jobs.job import JobEntry, JobImage, Stage
 from outrider.service.desk.jobs.notes import LOOKUP_S, JobNotes
+from outrider.service.desk.jobs.ordering.review import JobReview
+from outrider.service.desk.jobs.ordering.schedule import JobTurns
 from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
 from outrider.service.desk.jobs.placement import JobPlacer
 from outrider.service.desk.jobs.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.release import ORDER_LOOKS, JobRelease
-from outrider.service.desk.jobs.review import JobReview
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.jobs.yielding import JobYielding
 from outrider.service.desk.nodes.earlier_pins import FIND_OUT_S
@@ -82,7 +83,8 @@ class JobManager:
         self.images = ImageLookups()
         self.notes = JobNotes(site.settings.note_every_s)
         self.yielding = JobYielding(site, preemptible, self._jobs, repair, troubles, is_carrying, log, meter)
-        self._review = JobReview(site, self._jobs, self._placer)
+        self.turns = JobTurns(site, agenda, self._jobs, self._placer, log)
+        self._review = JobReview(site, self._jobs, self._placer, self.turns)
         self._settling = JobRelease(site, self._jobs, best_effort, orders, self.notes, log, meter)
         self._copies = JobCopies(
             site, node_orders, self._jobs, copies, events, best_effort, self._placer, log
@@ -101,7 +103,8 @@ class JobManager:
         everybody = frozenset(job.key for job in sight.jobs)
         self._orders.saw(everybody)
         self._bound.forget_others(everybody)
-        ours = {job.key for job in sight.jobs if job.metadata is not None and job.reservation is None}
+        self.turns.look(sight)
+        ours = {job.key for job in sight.jobs if self._is_led(job)}
         for key in [key for key in self.entries if key not in ours]:
             self._forget(self.entries[key])
         self._placer.look(sight)
@@ -109,8 +112,10 @@ class JobManager:
         for job in sight.jobs:
             if job.reservation is not None:
                 self._bound.seen(job, foreign)
-            elif job.metadata is not None:
+            elif job.key in ours:
                 self._see(job, is_first=is_first)
+            elif self.turns.is_given_back(job):
+                self._orders.order(release_effect(job.key, (), None, self._site.now_s))
         self.yielding.seen()
         self._review.begin()
 
@@ -178,12 +183,16 @@ class JobManager:
         if entry is not None and entry.stage in (Stage.RESOLVING, Stage.STAGING):
             # It may be time to say whom it waits for, or to wait for no more nodes.
             self._jobs.touch(entry)
+        if entry is not None and entry.is_scheduled:
+            self.turns.want()
         if entry is None or entry.retry_s is None or entry.retry_s > self._site.now_s:
             return
         entry.retry_s = None
         if entry.stage is Stage.REFUSED and entry.lines is not None:
             entry.stage = Stage.RESOLVING
             self._resolve(entry)
+        elif entry.is_scheduled and not entry.granted:
+            self._jobs.to_schedule[entry.key] = None
         elif entry.stage is Stage.WAITING:
             self._jobs.to_choose.add(entry.key, entry.job.uid)
         self._jobs.touch(entry)
@@ -197,6 +206,7 @@ class JobManager:
         if self._review.is_under_way:
             self._review.go_on()
         if not self._review.is_under_way:
+            self.turns.walk()
             self._choose_some()
         self._best_effort.run()
         self._settling.run()
@@ -204,7 +214,7 @@ class JobManager:
     @property
     def is_busy(self) -> bool:
         """Whether something was left to be done at once."""
-        return self._jobs.is_busy or self._review.is_under_way
+        return self._jobs.is_busy or self._review.is_under_way or self.turns.is_due
 
     def next_s(self) -> int | None:
         """When to be asked again: at once, if anything was left."""
@@ -221,20 +231,33 @@ class JobManager:
     def names(self, nodes: set[int]) -> tuple[str, ...]:
         return self._jobs.names(nodes)
 
+    def _is_led(self, job: RmsJob) -> bool:
+        """Whether it has an image that we bring, or waits for its turn without one."""
+        if job.reservation is not None:
+            return False
+        if job.metadata is not None:
+            return True
+        is_held_by_others = job.state is JobState.HELD and not job.is_held_by_us
+        return job.state in WAITING and not is_held_by_others and self.turns.wants(job)
+
     def _see(self, job: RmsJob, *, is_first: bool) -> None:
         entry = self.entries.get(job.key)
         if entry is not None and entry.job is job and not entry.bound:
             entry.looks += 1
+            self._change_mode(entry, job)
+            self.turns.see(entry)
             return
         if entry is not None and entry.job.metadata != job.metadata:
             self._forget(entry)
             entry = None
         if entry is None:
             entry = self.entries[job.key] = JobEntry(job=job, since_s=min(job.submitted_s, self._site.now_s))
+            entry.is_scheduled = self.turns.wants(job)
             if is_first and job.state is JobState.PENDING:
                 entry.grace_s = self._site.now_s + GRACE_S
                 self._earlier.keep_for_job(entry.key, entry.grace_s)
                 self._jobs.retry(entry, GRACE_S)
+        self._change_mode(entry, job)
         entry.job = job
         entry.is_array = entry.is_array or job.tasks > 1
         entry.looks += 1
@@ -247,11 +270,29 @@ class JobManager:
             self._placer.start(entry, job)
         elif job.state in WAITING and entry.stage is Stage.RUNNING:
             self._again(entry)
+        elif job.state in WAITING and entry.stage is Stage.RESOLVING and not entry.has_image:
+            self._jobs.wait_for_nodes(entry)
+            self._jobs.touch(entry)
         elif job.state in WAITING and entry.stage is Stage.RESOLVING and entry.lines is None:
             # Also one that was just starting when it was seen first, and came back.
             self._jobs.to_read.add(entry.key, entry.job.uid)
         if job.state is not JobState.HELD or job.is_held_by_us:
             entry.is_left_to_others = False
+        self.turns.see(entry)
+        self.turns.put_again(entry)
+
+    def _change_mode(self, entry: JobEntry, job: RmsJob) -> None:
+        """A job came to another queue, or all were handed back or taken over."""
+        wants = self.turns.wants(job)
+        if wants == entry.is_scheduled:
+            return
+        entry.is_scheduled = wants
+        self.turns.forget(entry.key)
+        entry.granted = entry.planned = ()
+        if entry.stage in (Stage.WAITING, Stage.STAGING, Stage.STAGED):
+            self._placer.drop_all(entry)
+            self._jobs.wait_for_nodes(entry)
+            self._jobs.touch(entry)
 
     def _again(self, entry: JobEntry) -> None:
         """A job that has run waits again: wherever its image is by now."""
@@ -267,6 +308,7 @@ class JobManager:
         """A job has ended, or has got a reservation."""
         self._drop_lookup(entry)
         self._earlier.forget_job(entry.key)
+        self.turns.forget(entry.key)
         self._jobs.forget(entry)
         self._orders.drop(entry.key)
         self.notes.forget(entry.key)

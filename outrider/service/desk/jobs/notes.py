@@ -101,21 +101,33 @@ class JobNotes:
             self._turns.put(entry.job.uid, entry.key)
 
 
-def note_of(entry: JobEntry, nodes: tuple[str, ...], longest_wait_s: int, now_s: int) -> str:
+def note_of(
+    entry: JobEntry,
+    nodes: tuple[str, ...],
+    longest_wait_s: int,
+    now_s: int,
+    planned: tuple[str, ...] = (),
+) -> str:
     """The line: how it stands, and from a bound on that it takes long."""
-    is_waiting = entry.stage not in (Stage.STAGED, Stage.RUNNING) and not entry.bound
+    is_waiting = entry.has_image and entry.stage not in (Stage.STAGED, Stage.RUNNING) and not entry.bound
     entry.is_overdue = is_waiting and now_s - entry.since_s > longest_wait_s
     is_asked = entry.lookup_s is not None and now_s - entry.lookup_s >= LOOKUP_S
     if entry.stage is Stage.RESOLVING and not (entry.is_overdue or is_asked):
         # That is over in a moment.
         return ""
-    text = standing_of(entry, nodes, longest_wait_s, now_s)
+    text = standing_of(entry, nodes, longest_wait_s, now_s, planned)
     return f"outrider: {text}" if text else ""
 
 
-def standing_of(entry: JobEntry, nodes: tuple[str, ...], longest_wait_s: int, now_s: int) -> str:
+def standing_of(
+    entry: JobEntry,
+    nodes: tuple[str, ...],
+    longest_wait_s: int,
+    now_s: int,
+    planned: tuple[str, ...] = (),
+) -> str:
     """How it stands with a job, in words for its user."""
-    text = _standing(entry, nodes, now_s)
+    text = _standing(entry, nodes, planned, now_s)
     if entry.yields_to:
         text = f"{_yielding(entry)}; {text}" if text else _yielding(entry)
     if text and entry.is_overdue:
@@ -132,7 +144,24 @@ def _yielding(entry: JobEntry) -> str:
     return f"it has yielded to reservation {entry.yields_to} and comes back"
 
 
-def _standing(entry: JobEntry, nodes: tuple[str, ...], now_s: int) -> str:
+def _turn_of(entry: JobEntry, name: str, planned: tuple[str, ...], now_s: int) -> str:
+    """How it stands with a job whose start Outrider decides."""
+    if entry.granted:
+        return f"it starts now on {fold(planned)}"
+    if not planned:
+        return f"it waits for its turn{': ' if entry.words else ''}{entry.words}"
+    staged = f", {name} is ready there" if entry.stage is Stage.STAGED else ""
+    coming = f", {name} is on its way there" if entry.stage is Stage.STAGING else ""
+    at = _clock(entry.start_s or now_s, now_s)
+    return f"it is planned to start about {at} on {fold(planned)}{staged}{coming}"
+
+
+def _clock(at_s: int, now_s: int) -> str:
+    at = datetime.fromtimestamp(at_s).astimezone()
+    return at.strftime("%H:%M") if at_s - now_s < DAY_S // 2 else at.strftime("%Y-%m-%d %H:%M")
+
+
+def _standing(entry: JobEntry, nodes: tuple[str, ...], planned: tuple[str, ...], now_s: int) -> str:
     name = "its image" if entry.image is None else f"image {_base(entry.image.uri)}"
     if entry.bound:
         return f"is to run in reservation {entry.bound}"
@@ -140,6 +169,8 @@ def _standing(entry: JobEntry, nodes: tuple[str, ...], now_s: int) -> str:
         return f"{name} {_lookup_of(entry)}"
     if entry.stage is Stage.REFUSED:
         return f"it stays held: {entry.words}"
+    if entry.is_scheduled and (entry.planned or entry.stage is Stage.WAITING):
+        return _turn_of(entry, name, planned, now_s)
     if entry.stage is Stage.WAITING:
         return f"{name} waits: {entry.trouble or entry.words}"
     if entry.stage is Stage.STAGING:
@@ -168,8 +199,7 @@ def _told_s(entry: JobEntry, now_s: int) -> str:
     bound_s = max(CHANGED_S, (ready_s - now_s) * CHANGED_PERCENT // 100)
     if before_s is None or abs(ready_s - before_s) > bound_s:
         entry.noted_ready_s = before_s = ready_s
-    at = datetime.fromtimestamp(before_s).astimezone()
-    return at.strftime("%H:%M") if before_s - now_s < DAY_S // 2 else at.strftime("%Y-%m-%d %H:%M")
+    return _clock(before_s, now_s)
 
 
 def _base(uri: str) -> str:

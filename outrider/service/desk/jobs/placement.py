@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from outrider.core.besteffort.job_placement import (
+from outrider.core.besteffort.jobs.placement import (
     JobPlacement,
     NoPlacement,
     PlacementRequest,
@@ -16,9 +16,11 @@ from outrider.core.besteffort.job_placement import (
     let_go,
     place_job,
 )
+from outrider.core.besteffort.jobs.schedule import Place, ScheduledJob
 from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.timeline import mask_of
+from outrider.core.nodes.together import earliest_together
 from outrider.core.reservations.refusal import size
 from outrider.rms.base import RmsJob, Sight
 from outrider.service.desk.jobs.job import JobEntry, JobImage, Stage
@@ -56,6 +58,11 @@ class JobPlacer:
         self._failures: dict[PlacementRequest, NoPlacement] = {}
         self.searches = 0
         """How often nodes were searched for."""
+
+    @property
+    def forecast(self) -> BusyForecast:
+        """What is taken of nodes, as far as it is known."""
+        return self._occupancy.busy
 
     def look(self, sight: Sight) -> None:
         """What nodes do has been seen anew."""
@@ -96,6 +103,108 @@ class JobPlacer:
             ready_s=way.ready_s,
         )
         return True
+
+    def whole(self, entry: JobEntry) -> ScheduledJob | str:
+        """A job as the order of jobs looks at it; in words why it need not be looked at."""
+        job = entry.job
+        if entry.image is not None:
+            wish = self._wish(entry)
+            if isinstance(wish, str):
+                return wish
+            need, eligible, limit_s, image = wish.need, wish.eligible, wish.limit_s, wish.image.key
+        else:
+            packed_need = packed(self._site, job.resources)
+            if packed_need is None:
+                return f"no node has {job.resources}"
+            need, image = packed_need, ""
+            eligible = self._mask(job.eligible) if job.eligible else self._site.book.timeline.everyone
+            limit_s = UNLIMITED_S if job.limit_s is None else job.limit_s
+        return ScheduledJob(
+            name=entry.key,
+            nodes_wanted=job.nodes_wanted,
+            need=need,
+            limit_s=limit_s,
+            eligible=eligible,
+            image=image,
+        )
+
+    def instants(self, entry: JobEntry) -> list[tuple[int, int]]:
+        """When a job's image can be where: where it is or comes to, and where it could be brought."""
+        wish, site = self._wish(entry), self._site
+        if isinstance(wish, str):
+            return []
+        lane, slots = self._best_effort.lane, self._best_effort.slots()
+        holders = site.book.pools.mask_with(wish.image.key)
+        times = {site.now_s}
+        if lane.has(wish.image):
+            ends = lane.ends(slots, site.now_s)
+            times.update(
+                ends.get(each.number, site.now_s) for each in lane.all() if each.image.key == wish.image.key
+            )
+        brought_s = lane.end_if_added(wish.image, 1, slots, site.now_s, user=wish.user)
+        found = [(at_s, holders) for at_s in sorted(times)] if holders else []
+        return [*found, (brought_s, site.book.timeline.everyone)]
+
+    def in_turn(self, entry: JobEntry) -> tuple[Place, JobPlacement | None] | None:
+        """The earliest place of a job where Outrider decides when it starts: on nodes to which its image was
+        brought for it, or with further ones if that is much earlier; how it comes to those."""
+        wish, now_s = self._wish(entry), self._site.now_s
+        if isinstance(wish, str):
+            entry.words = wish
+            return None
+        here = self._together(entry, wish) if entry.copies else None
+        if here is not None and here.start_s <= max(now_s, here.ready_s) + BETTER_S:
+            return here, None
+        way = self._way(wish)
+        if isinstance(way, NoPlacement):
+            entry.words = way.message
+            return None if here is None else (here, None)
+        nodes = way.nodes[: wish.nodes_wanted]
+        found = earliest_together(
+            self.forecast,
+            need=wish.need,
+            count=wish.nodes_wanted,
+            duration_s=wish.limit_s,
+            eligible=mask_of(nodes, len(self._site.book.timeline.nodes)),
+            now_s=now_s,
+            from_s=way.start_s,
+        )
+        if found is None or (here is not None and here.start_s <= found[0] + BETTER_S):
+            return None if here is None else (here, None)
+        place = Place(start_s=found[0], ready_s=max(now_s, way.ready_s), nodes=found[1])
+        return place, replace(way, start_s=found[0], until_s=max(way.until_s, wish.until_s(found[0])))
+
+    def take_in_turn(self, entry: JobEntry, way: JobPlacement) -> None:
+        """Bring a job's image to the nodes of its place."""
+        wish = self._wish(entry)
+        assert not isinstance(wish, str)
+        for node in [node for node in entry.copies if node not in way.nodes]:
+            self.drop(entry, node)
+        self._hold(entry, wish, way)
+
+    def _together(self, entry: JobEntry, wish: PlacementRequest) -> Place | None:
+        """When a job could start on some of the nodes to which its image was brought for it."""
+        now_s = self._site.now_s
+        ends = self._best_effort.lane.ends(self._best_effort.slots(), now_s)
+        there_s = {
+            node: now_s
+            if node in entry.ready or life.transfer is None
+            else max(now_s, ends.get(life.transfer, life.ready_s))
+            for node, life in entry.copies.items()
+        }
+        found = earliest_together(
+            self.forecast,
+            need=wish.need,
+            count=wish.nodes_wanted,
+            duration_s=wish.limit_s,
+            eligible=mask_of(entry.copies, len(self._site.book.timeline.nodes)) & self._site.book.available,
+            now_s=now_s,
+            there_s=there_s,
+        )
+        if found is None:
+            return None
+        start_s, nodes = found
+        return Place(start_s=start_s, ready_s=max(there_s[node] for node in nodes), nodes=nodes)
 
     def stand(self, entry: JobEntry, *, may_improve: bool) -> bool:
         """Count a job that was led somewhere as being there, for those that are chosen for later.
@@ -209,6 +318,10 @@ class JobPlacer:
             self.drop(entry, node)
 
     def _take(self, entry: JobEntry, wish: PlacementRequest, way: JobPlacement) -> None:
+        self._hold(entry, wish, way)
+        self._stand_on(wish, way.nodes[: wish.nodes_wanted], way.start_s)
+
+    def _hold(self, entry: JobEntry, wish: PlacementRequest, way: JobPlacement) -> None:
         site = self._site
         # What it has already is kept as it is, and renewed with the rest.
         way = replace(way, lives=tuple(each for each in way.lives if each[0] not in entry.copies))
@@ -218,7 +331,6 @@ class JobPlacer:
         entry.copies |= held
         for node, life in held.items():
             self._best_effort.join(entry, node, life)
-        self._stand_on(wish, way.nodes[: wish.nodes_wanted], way.start_s)
 
     def _stand_on(self, wish: PlacementRequest, nodes: Sequence[int], start_s: int) -> None:
         assert self._busy is not None
@@ -315,7 +427,7 @@ class JobPlacer:
         for node, until_s in entry.bad.items():
             if until_s > site.now_s:
                 eligible &= ~(1 << node)
-        most = max(job.nodes_wanted, site.settings.most_copies)
+        most = max(job.nodes_wanted, 0 if entry.is_scheduled else site.settings.most_copies)
         return PlacementRequest(
             name=entry.owner,
             image=image.image,

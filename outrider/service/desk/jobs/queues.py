@@ -30,6 +30,8 @@ class JobQueues:
         """Those whose metadata has not been read."""
         self.to_choose = Rota()
         """Those that wait for nodes."""
+        self.to_schedule: dict[str, None] = {}
+        """Those that wait for their turn, where Outrider decides when jobs start."""
         self.touched = Rota()
         """Those of which something has changed: it may be time to release them, and to say so."""
 
@@ -49,11 +51,16 @@ class JobQueues:
         self._placer.forget(entry)
         for queue in (self.to_read, self.to_choose, self.touched):
             queue.discard(entry.key)
+        self.to_schedule.pop(entry.key, None)
         del self.entries[entry.key]
 
     def wait_for_nodes(self, entry: JobEntry) -> None:
         entry.stage = Stage.WAITING
-        self.to_choose.add(entry.key, entry.job.uid)
+        if entry.is_scheduled:
+            entry.planned = entry.granted = ()
+            self.to_schedule[entry.key] = None
+        else:
+            self.to_choose.add(entry.key, entry.job.uid)
 
     def mend(self, entry: JobEntry) -> None:
         """Too few copies are left, or on their way: choose anew, with what there is."""

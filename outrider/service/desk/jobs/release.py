@@ -62,6 +62,9 @@ class JobRelease:
         if entry.stage is Stage.RUNNING or entry.job.state not in WAITING or entry.bound:
             return
         usable = self._jobs.usable(entry.ready)
+        if entry.is_scheduled:
+            self._settle_in_turn(entry, usable)
+            return
         if len(usable) >= entry.job.nodes_wanted:
             if entry.released is None and self._are_others_asked(entry, usable):
                 return
@@ -71,6 +74,18 @@ class JobRelease:
         elif entry.job.state is JobState.PENDING or entry.released is not None:
             if entry.stage is Stage.STAGED:
                 entry.stage = Stage.STAGING
+            self._hold(entry)
+
+    def _settle_in_turn(self, entry: JobEntry, usable: set[int]) -> None:
+        """Release a job whose turn it is to exactly its nodes, once its image is on all of them."""
+        if entry.stage is Stage.STAGING and len(usable) >= entry.job.nodes_wanted:
+            self._staged(entry)
+        granted = set(entry.granted)
+        if granted and (granted <= usable if entry.has_image else granted == self._jobs.usable(granted)):
+            if entry.released != self._jobs.names(granted):
+                entry.granted_s = self._site.now_s
+            self._release(entry, self._jobs.names(granted))
+        elif entry.job.state is JobState.PENDING or entry.released is not None:
             self._hold(entry)
 
     def _are_others_asked(self, entry: JobEntry, usable: set[int]) -> bool:
@@ -103,13 +118,14 @@ class JobRelease:
             return
         entry.is_left_to_others, entry.enough_s = False, None
         entry.released, entry.is_ordered, entry.looks, entry.grace_s = nodes, True, 0, 0
-        assert entry.image is not None
-        ticket = TicketFields(
-            job="-" if entry.is_array else entry.key,
-            uid=entry.job.uid,
-            digest=entry.image.digest,
-            expires_s=self._site.now_s + TICKET_S,
-        )
+        ticket = None
+        if entry.image is not None:
+            ticket = TicketFields(
+                job="-" if entry.is_array else entry.key,
+                uid=entry.job.uid,
+                digest=entry.image.digest,
+                expires_s=self._site.now_s + TICKET_S,
+            )
         self._orders.order(release_effect(entry.key, nodes, ticket, self._site.now_s))
         self._log.info("job is released", job=entry.key, node=",".join(nodes[:8]))
 
@@ -121,7 +137,8 @@ class JobRelease:
         if entry.released is None and not is_due:
             return
         entry.released, entry.is_ordered, entry.looks = None, True, 0
-        self._orders.order(hold_effect(entry.key, "its image is not on its nodes yet", self._site.now_s))
+        words = "waits for its turn" if entry.is_scheduled else "its image is not on its nodes yet"
+        self._orders.order(hold_effect(entry.key, words, self._site.now_s, has_image=entry.has_image))
         self._log.info("job is held", job=entry.key)
 
     def _is_over(self, entry: JobEntry) -> bool:
@@ -146,7 +163,9 @@ class JobRelease:
     def _tell(self, entry: JobEntry) -> None:
         now_s = self._site.now_s
         was_overdue = entry.is_overdue
-        text = note_of(entry, self._jobs.names(entry.ready), self._site.settings.longest_wait_s, now_s)
+        planned = self._jobs.names(set(entry.planned))
+        longest_s = self._site.settings.longest_wait_s
+        text = note_of(entry, self._jobs.names(entry.ready), longest_s, now_s, planned)
         if entry.is_overdue and not was_overdue:
             self._jobs.note(entry, "overdue", text)
         self._notes.consider(entry, text, now_s)

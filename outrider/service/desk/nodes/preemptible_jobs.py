@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from outrider.core.besteffort.requeueing import PreemptibleRun, RequeueTerms
+from outrider.core.besteffort.jobs.requeueing import PreemptibleRun, RequeueTerms
 from outrider.core.leases.preemption import Candidate, PreemptionOrder
 from outrider.core.model import LeaseOwner
 from outrider.metadata.errors import TextError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from outrider.core.besteffort.requeueing import fewest_lost
+from outrider.core.besteffort.jobs.requeueing import fewest_lost
 from outrider.core.model import Image, Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.reservations import refusal as texts

@@ -116,7 +116,7 @@ class JobViews:
         if not caller.is_admin:
             return Trouble(code="not-allowed", message="only the batch system asks whether jobs may start")
         entry = self._jobs.entries.get(request.job)
-        if entry is None:
+        if entry is None or not entry.has_image:
             return self._start_in_reservation(request)
         digest = "" if entry.image is None else entry.image.digest
         names = set(self._jobs.names(entry.ready))
@@ -137,7 +137,8 @@ class JobViews:
 
     def _view(self, entry: JobEntry, caller: Caller) -> JobView:
         is_shown = _may_read(entry, caller)
-        nodes = self._jobs.names(set(entry.copies))
+        nodes = self._jobs.names(set(entry.planned if entry.is_scheduled else entry.copies))
+        planned = self._jobs.names(set(entry.planned))
         now_s, longest_s = self._site.now_s, self._site.settings.longest_wait_s
         return JobView(
             job=entry.key,
@@ -152,7 +153,9 @@ class JobViews:
             ready_s=entry.ready_s if entry.stage in EXPECTED else None,
             start_s=entry.start_s if entry.stage is not Stage.RUNNING else entry.job.start_s,
             is_overdue=entry.is_overdue,
-            words=standing_of(entry, self._jobs.names(entry.ready), longest_s, now_s) if is_shown else "",
+            words=standing_of(entry, self._jobs.names(entry.ready), longest_s, now_s, planned)
+            if is_shown
+            else "",
         )
 
     def _staging(self, entry: JobEntry, *, is_shown: bool) -> tuple[NodeStaging, ...]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.core.besteffort.counted import Block, Policy
-from outrider.sim.batch import run_batch
+from outrider.sim.batch.counted import run_batch
 
 # One job: submitted at, processors, estimate, real run time.
 Job = tuple[int, int, int, int]

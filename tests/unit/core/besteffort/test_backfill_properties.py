@@ -17,7 +17,7 @@ from outrider.core.besteffort.counted import (
     ProfileQueue,
     counted_queue,
 )
-from outrider.sim.batch import BatchLog, run_batch, run_queue
+from outrider.sim.batch.counted import BatchLog, run_batch, run_queue
 from tests.amount import examples
 
 OFF = Policy.named("off")

@@ -15,12 +15,13 @@ from random import Random
 
 import pytest
 
-from outrider.core.besteffort.board import Backfilling, BestEffortRun, QueueRules
+from outrider.core.besteffort.board import BestEffortRun, QueueRules
 from outrider.core.besteffort.counted import Policy
+from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.model import Node, Resources, Workspace
 from outrider.core.scheduler import Scheduler
-from outrider.sim.batch import run_batch
+from outrider.sim.batch.counted import run_batch
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission
 from outrider.sim.world import Simulation

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from outrider.core.besteffort.board import Backfilling, BestEffortRun
+from outrider.core.besteffort.board import BestEffortRun
+from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.core.reservations.admission import Accepted
 from outrider.core.reservations.book import Shipping

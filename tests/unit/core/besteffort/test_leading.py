@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.core.besteffort.job_placement import (
+from outrider.core.besteffort.jobs.placement import (
     JobPlacement,
     NoPlacement,
     PlacementRequest,
@@ -100,7 +100,7 @@ def test_start_is_the_earliest_that_any_choice_of_nodes_allows(
     # In a relay all that wait for one image are one transfer.
     waits_s = TOOK_S * (min(ahead, 1) if is_relay else ahead)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("outrider.core.besteffort.job_placement.MOST_EXAMINED", examined)
+        patch.setattr("outrider.core.besteffort.jobs.placement.MOST_EXAMINED", examined)
         found = place_job(book, lane, slots_of(book.link, 0), busy(book, until_s), wish(book, nodes=nodes), 0)
 
     starts = []

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.besteffort.requeueing import PreemptibleRun, RequeueTerms, fewest_lost
+from outrider.core.besteffort.jobs.requeueing import PreemptibleRun, RequeueTerms, fewest_lost
 from outrider.core.images.pools import Pools
 from outrider.core.links.links import ExclusiveLinks
 from outrider.core.model import Node, Resources, Workspace

@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from outrider.core.besteffort.board import Backfilling, BestEffortRun, Yielding
+from outrider.core.besteffort.board import BestEffortRun, Yielding
+from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import (
     BYTES_PER_MIB,
     DiskQueue,

@@ -70,6 +70,43 @@ claim("four megabytes after the first command are untouched",
   is_untouched({ script = HEAD .. "ls\n" .. IMAGE:rep(120000) }))
 claim("a foreign SPANK option is untouched", is_untouched({ spank_job_env = { [0] = "_SLURM_SPANK_OPTION_x_y=z" } }))
 
+-- In partitions in which Outrider starts all jobs, what says nothing is held, too.
+local listed = os.tmpname()
+local function list(text)
+  local file = assert(io.open(listed, "wb"))
+  file:write(text)
+  file:close()
+end
+outrider_queues_file = listed
+list('{"outrider starts":["batch","gang.x"]}\n')
+local parts = { batch = { name = "batch", flag_default = 1 }, other = { name = "other", flag_default = 0 } }
+local function to(partition, fields)
+  local made = job(fields or {})
+  made.partition = partition
+  said = {}
+  return outrider_job_submit(made, parts, 1000), made
+end
+local queued_answer, queued = to(nil)
+claim("a job in a partition of ours is held for its turn", queued_answer == 0
+  and math.abs(queued.begin_time - os.time() - 365 * 86400) < 60)
+claim("it has a record without metadata", queued.admin_comment == 'outrider: waits for its turn {"outrider":1}')
+claim("nothing is said of a ticket for it", queued.comment == nil)
+claim("its user's own begin is kept", select(2, to("batch", { begin_time = 2000000000 })).admin_comment
+  == 'outrider: waits for its turn {"outrider":1,"begin":2000000000}')
+claim("the first of several partitions counts", select(2, to("gang.x,other")).admin_comment ~= nil
+  and select(2, to("other,batch")).admin_comment == nil)
+claim("the end of a name is no name", select(2, to("atch")).admin_comment == nil)
+claim("dots are dots", select(2, to("gangyx")).admin_comment == nil)
+claim("a word of the file is no partition", select(2, to("starts")).admin_comment == nil)
+claim("a job in a reservation is not held for its turn", select(2, to("batch", { reservation = "x-1" })).admin_comment == nil)
+claim("nor one that its user holds", select(2, to("batch", { priority = 0 })).admin_comment == nil)
+claim("one that cannot wait is refused", (to("batch", { immediate = 1 })) == slurm.ERROR and #said == 1)
+claim("and one of several parts", (to("batch", { het_job_offset = 0 })) == slurm.ERROR)
+list('{"outrider starts":[]}\n')
+claim("in partitions that were handed back nothing is held", select(2, to("batch")).admin_comment == nil)
+os.remove(listed)
+claim("without the file neither", select(2, to("batch")).admin_comment == nil)
+
 -- What says something is marked, held and can go back to the queue.
 local answer, made = submit({ script = HEAD .. "\n# words\n" .. IMAGE .. "#SBATCH -n1\n#OUTRIDER size: 2 GiB\n"
   .. "#OUTRIDER digest: " .. DIGEST .. " # of May\n#OUTRIDER private: \"true\"\nls\n#OUTRIDER image: late\n" })

@@ -32,6 +32,7 @@ JOB = TwinJob(
     holders={Holder.OURS, Holder.OTHER},
     wanted_nodes=("n1", "n2"),
     eligible=("n1", "n2", "n3"),
+    queue="long",
     ticket="1.7.61001.ab.1.cd",
     shown="waits for its image",
     eligible_s=3,

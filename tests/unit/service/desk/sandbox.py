@@ -200,6 +200,8 @@ class Sandbox:
         self.judge: Callable[[AskProgram], object] | None = None
         self.happened: set[str] = set()
         """Files and sources of which it is told that their event has come."""
+        self.is_handed_back = False
+        """Whether an administrator has given all queues back to the batch system."""
         self._tickets = 0
         self.may_begin: set[str] = set()
         self.answers: dict[int, Answer] = {}
@@ -276,7 +278,7 @@ class Sandbox:
     def _carry_out(self, call: Call) -> object:
         try:
             if isinstance(call, Look):
-                return look(self.rms, call.watched)
+                return replace(look(self.rms, call.watched), is_handed_back=self.is_handed_back)
             if isinstance(call, Carry):
                 carry_out(call.effect, self.rms, self.sign)
                 return None
@@ -309,7 +311,7 @@ class Sandbox:
 
     def submit(
         self,
-        image: str = "ubuntu",
+        image: str | None = "ubuntu",
         *,
         caller: Caller = ALICE,
         nodes: int = 1,
@@ -321,6 +323,7 @@ class Sandbox:
         is_held: bool = True,
         reservation: str | None = None,
         eligible: tuple[str, ...] = (),
+        queue: str = "",
     ) -> str:
         """A user's job, held as the submit filter does it; its key."""
         key = self.rms.outside.submit(
@@ -331,10 +334,11 @@ class Sandbox:
                 nodes_wanted=nodes,
                 resources=Resources.of(cpus=cpus, memory_mib=memory_mib),
                 limit_s=limit_s,
-                metadata=f"image: https://images.example.org/{image}\n{more}",
+                metadata=None if image is None else f"image: https://images.example.org/{image}\n{more}",
                 reservation=reservation,
             ),
             eligible=eligible,
+            queue=queue,
         )
         if is_held:
             self.rms.hold(key, "waits to be planned")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 
 from outrider.service.desk.jobs.job import JobEntry, Stage
+from outrider.service.desk.jobs.ordering.schedule import JobTurns
 from outrider.service.desk.jobs.placement import JobPlacer
 from outrider.service.desk.jobs.queues import WAITING, JobQueues
 from outrider.service.desk.state.site import Site
@@ -25,10 +26,11 @@ is each one's turn every few minutes."""
 class JobReview:
     """One review after the other."""
 
-    def __init__(self, site: Site, jobs: JobQueues, placer: JobPlacer) -> None:
+    def __init__(self, site: Site, jobs: JobQueues, placer: JobPlacer, schedule: JobTurns) -> None:
         self._site = site
         self._jobs = jobs
         self._placer = placer
+        self._schedule = schedule
         self._left: deque[str] = deque()
         self._is_wanted = False
 
@@ -45,6 +47,7 @@ class JobReview:
         if not self._left and self._is_wanted:
             self._is_wanted = False
             self._placer.begin()
+            self._schedule.walk()
             self._left.extend(self._jobs.entries)
         improved = 0
         for _ in range(min(REVIEWED_AT_ONCE, len(self._left))):
@@ -55,15 +58,15 @@ class JobReview:
     def _review(self, entry: JobEntry, *, may_improve: bool) -> bool:
         """True if a better place was looked for."""
         self._jobs.touch(entry)
-        if entry.stage is Stage.WAITING:
+        if entry.stage is Stage.WAITING and not entry.is_scheduled:
             self._jobs.to_choose.add(entry.key, entry.job.uid)
         if entry.stage not in (Stage.STAGING, Stage.STAGED):
             return False
         for node in self._placer.renew(entry):
             self._placer.drop(entry, node)
         self._jobs.mend(entry)
-        if entry.job.state not in WAITING:
-            # It is where it was led to.
+        if entry.job.state not in WAITING or entry.is_scheduled:
+            # It is where it was led to; or is thought about with all others, at once.
             return False
         now_s = self._site.now_s
         is_tried = self._placer.stand(entry, may_improve=may_improve and now_s >= entry.improve_s)

@@ -1,0 +1,268 @@
+"""When and where jobs that wait start, where Outrider decides that and not the batch system.
+
+A walk goes through the queue in its order. Each job gets the earliest place that its nodes, and the moment
+at which its image can be there, allow; whether it may keep a place for which it has to wait is the
+backfilling rule's choice (`overtaking`, which the simulator's queue of workspaces obeys, too). What starts
+now is told at once. Places are kept in the forecast under the job's name, so that whoever looks for nodes
+next finds them taken; a job that was told to start keeps its place until it is seen to run or taken back.
+
+Nothing here knows of a batch system or of pools: what concerns images is asked of `Staging`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Protocol
+
+from outrider.core.besteffort.jobs.order import Rank
+from outrider.core.besteffort.overtaking import Backfilling, Overtaking
+from outrider.core.nodes.forecast import BusyForecast, Taken
+from outrider.core.nodes.free_spans import FreeSpans, Spans, longest
+from outrider.core.nodes.together import earliest_together
+
+MOST_PLACES = 64
+"""So many have a place in the future at most, also with conservative backfilling: the first of the queue."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduleRules:
+    """Who may overtake. `places` is how many may wait for a place at a time: 1 is EASY; None, as many as
+    there can be, is conservative."""
+
+    backfilling: Backfilling = Backfilling.RESERVING
+    places: int | None = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduledJob:
+    """A job that waits: on how many of which nodes it runs, what it takes of each, packed, and how long."""
+
+    name: str
+    nodes_wanted: int
+    need: int
+    limit_s: int
+    eligible: int
+    image: str = ""
+    """The key of its image; empty if it has none. What has the same can start at the same instants."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Nodes for a job: from when on, and when its image will be on all of them."""
+
+    start_s: int
+    ready_s: int
+    nodes: tuple[int, ...]
+
+
+class Staging(Protocol):
+    """What is known of images. Jobs without one are never asked about."""
+
+    def instants(self, job: ScheduledJob, now_s: int) -> Sequence[tuple[int, int]]:
+        """The instants from which on a job could start as far as its image is concerned, and a mask of the
+        nodes on which it could: where the image is now, where it comes to, where it could be brought."""
+
+    def find(self, job: ScheduledJob, now_s: int) -> Place | None:
+        """The earliest place on nodes that have its image by then. Nothing is changed."""
+
+    def keep(self, job: ScheduledJob, place: Place) -> None:
+        """A place that was found is the job's: its image is to be there."""
+
+
+class NoImages:
+    """For jobs of which none has an image."""
+
+    def instants(self, job: ScheduledJob, now_s: int) -> Sequence[tuple[int, int]]:
+        raise AssertionError(f"job {job.name} has an image, and nobody here knows of images")
+
+    def find(self, job: ScheduledJob, now_s: int) -> Place | None:
+        raise AssertionError(f"job {job.name} has an image, and nobody here knows of images")
+
+    def keep(self, job: ScheduledJob, place: Place) -> None:
+        raise AssertionError(f"job {job.name} has an image, and nobody here knows of images")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Walk:
+    """What became of those that wait: who starts now, and who has a place for later."""
+
+    starts: dict[str, Place]
+    planned: dict[str, Place]
+
+
+Kind = tuple[int, int, str]
+"""What is needed of a node, a mask of the nodes, and an image."""
+
+
+_Chances = tuple[tuple[int, Spans], ...]
+_Turn = tuple[Rank, str, _Chances]
+
+
+class JobSchedule:
+    """The jobs of one site of which Outrider decides when they start."""
+
+    def __init__(
+        self, forecast: BusyForecast, rules: ScheduleRules | None = None, staging: Staging | None = None
+    ) -> None:
+        self._forecast = forecast
+        self._rules = rules or ScheduleRules()
+        self._staging = staging or NoImages()
+        self._jobs: dict[str, tuple[Rank, ScheduledJob]] = {}
+        self._queue: list[tuple[Rank, str]] = []
+        self._alike: dict[Kind, list[tuple[Rank, str]]] = {}
+        """Jobs that could start at the same instants on the same nodes, in order."""
+        self._planned: dict[str, Place] = {}
+        self._started: dict[str, Place] = {}
+        self._available = 0
+
+    @property
+    def waiting(self) -> int:
+        return len(self._jobs)
+
+    def has(self, name: str) -> bool:
+        """Whether a job waits for its turn."""
+        return name in self._jobs
+
+    def started_on(self, name: str) -> Place | None:
+        """Where a job was told to start, as long as it keeps that place."""
+        return self._started.get(name)
+
+    def put(self, job: ScheduledJob, rank: Rank) -> None:
+        """A job waits; or what it wants or its rank is another now. One that was told to start does not
+        start any more."""
+        known = self._jobs.get(job.name)
+        if known == (rank, job):
+            return
+        self.remove(job.name)
+        self._jobs[job.name] = rank, job
+        insort(self._queue, (rank, job.name))
+        insort(self._alike.setdefault(_kind(job), []), (rank, job.name))
+
+    def remove(self, name: str) -> None:
+        """A job waits no more: it is seen to run, or is gone, or somebody else decides."""
+        self._leave_queue(name)
+        self._started.pop(name, None)
+        self._planned.pop(name, None)
+        self._forecast.know(_plan(name), ())
+
+    def walk(self, now_s: int, available: int) -> Walk:
+        """Decide anew, for all that wait. `available` is a mask of the nodes that can be used."""
+        self._available = available
+        for name in self._planned:
+            self._forecast.know(_plan(name), ())
+        self._planned = {}
+        places = self._rules.places
+        overtaking = Overtaking(self._rules.backfilling, MOST_PLACES if places is None else places)
+        spans = FreeSpans(self._forecast, now_s)
+        starts: dict[str, Place] = {}
+        for _, name, chances in self._in_turn(overtaking, spans, now_s):
+            job = self._jobs[name][1]
+            if not overtaking.may_wait and not _may_start(job, chances or self._chances(job, spans, now_s)):
+                if overtaking.is_strict:
+                    break
+                continue
+            place = self._find(job, now_s)
+            if place is None or (place.start_s > place.ready_s and not overtaking.may_wait):
+                if overtaking.is_strict:
+                    break
+                continue
+            overtaking.placed(place.start_s, place.ready_s)
+            self._take(job, place)
+            spans.took(place.nodes)
+            if place.start_s <= now_s:
+                starts[name] = self._started[name] = place
+            else:
+                self._planned[name] = place
+        for name in starts:
+            self._leave_queue(name)
+        return Walk(starts=starts, planned=dict(self._planned))
+
+    def _in_turn(self, overtaking: Overtaking, spans: FreeSpans, now_s: int) -> Iterator[_Turn]:
+        """All jobs in order as long as each may have a place for later; from then on those alone for which
+        enough nodes may be free."""
+        queue = self._queue
+        for position, (rank, name) in enumerate(queue):
+            if not overtaking.may_wait and not overtaking.is_strict:
+                yield from sorted(self._hopeful(queue[position], spans, now_s))
+                return
+            yield rank, name, ()
+
+    def _hopeful(self, first: tuple[Rank, str], spans: FreeSpans, now_s: int) -> Iterator[_Turn]:
+        """Jobs from one on in the queue for which enough nodes are free for long enough."""
+        jobs = self._jobs
+        for alike in self._alike.values():
+            chances = self._chances(jobs[alike[0][1]][1], spans, now_s)
+            found = [longest(free, at_s) for at_s, free in chances]
+            most = [max(each) for each in zip_longest(*found, fillvalue=0)]
+            width = len(most)
+            if not width:
+                continue
+            for rank, name in alike[bisect_left(alike, first) :]:
+                job = jobs[name][1]
+                if job.nodes_wanted <= width and job.limit_s <= most[job.nodes_wanted - 1]:
+                    yield rank, name, chances
+
+    def _chances(self, job: ScheduledJob, spans: FreeSpans, now_s: int) -> _Chances:
+        """When a job could start as far as its image is concerned, and what is free then."""
+        return tuple((at_s, spans.spans(job.need, mask, at_s)) for at_s, mask in self._instants(job, now_s))
+
+    def _instants(self, job: ScheduledJob, now_s: int) -> Iterable[tuple[int, int]]:
+        usable = job.eligible & self._available
+        if not job.image:
+            return ((now_s, usable),)
+        return [(at_s, mask & usable) for at_s, mask in self._staging.instants(job, now_s)]
+
+    def _find(self, job: ScheduledJob, now_s: int) -> Place | None:
+        if job.image:
+            return self._staging.find(job, now_s)
+        found = earliest_together(
+            self._forecast,
+            need=job.need,
+            count=job.nodes_wanted,
+            duration_s=job.limit_s,
+            eligible=job.eligible & self._available,
+            now_s=now_s,
+        )
+        return None if found is None else Place(start_s=found[0], ready_s=now_s, nodes=found[1])
+
+    def _take(self, job: ScheduledJob, place: Place) -> None:
+        end_s = place.start_s + job.limit_s
+        taken = tuple(
+            Taken(node=node, start_s=place.start_s, end_s=end_s, amount=job.need) for node in place.nodes
+        )
+        self._forecast.know(_plan(job.name), taken)
+        if job.image:
+            self._staging.keep(job, place)
+
+    def _leave_queue(self, name: str) -> None:
+        known = self._jobs.pop(name, None)
+        if known is None:
+            return
+        rank, job = known
+        del self._queue[bisect_left(self._queue, (rank, name))]
+        kind = _kind(job)
+        alike = self._alike[kind]
+        del alike[bisect_left(alike, (rank, name))]
+        if not alike:
+            del self._alike[kind]
+
+
+def _may_start(job: ScheduledJob, chances: _Chances) -> bool:
+    """Whether enough nodes are free for long enough when its image can be there."""
+    count, limit_s = job.nodes_wanted, job.limit_s
+    for at_s, free in chances:  # noqa: SIM110 - asked of thousands, and `any` takes twice as long
+        if len(free) >= count and free[-count][0] - at_s >= limit_s:
+            return True
+    return False
+
+
+def _kind(job: ScheduledJob) -> Kind:
+    return job.need, job.eligible, job.image
+
+
+def _plan(name: str) -> str:
+    """Under which name the forecast has a job's place."""
+    return f"plan {name}"

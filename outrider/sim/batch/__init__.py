@@ -1,0 +1,1 @@
+"""Jobs of a batch system in simulated time: counted processors, and nodes by name."""
