@@ -4,6 +4,7 @@
 # make bench  speed, as ratios to a baseline in one run   make lint   ruff, mypy --strict, import-linter
 # make cachemgr.pyz   the node side as one file            make man    manual pages, from the parsers
 # make docs   the documentation as a site, in build/site: a link or an anchor that leads nowhere fails
+# make outrider-client   the Python client as a wheel, in build
 # make spank  the option --workspace= for the installed Slurm
 # make test-long   every test in its long form, for an hour and more
 # make test-versions   what concerns Slurm, on 22.05, 24.11 and 26.05 (as root; makes two chroots), walks through
@@ -30,7 +31,7 @@ BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo demo-embedded demo-sim test test-long test-versions lint bytecode bench docs tools clean man spank \
-        cachemgr.pyz
+        cachemgr.pyz outrider-client
 
 # As root it installs Slurm from Debian if there is none; without one it shows demo-embedded instead.
 demo: $(READY)
@@ -70,10 +71,10 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/vermin -t=3.9- --no-tips --quiet cachemgr plugins/pyxis
+	$(BIN)/vermin -t=3.9- --no-tips --quiet cachemgr outrider_client plugins/pyxis
 
 bytecode: $(READY)
-	@$(BIN)/python -m compileall -q outrider cachemgr testbed bench tools plugins
+	@$(BIN)/python -m compileall -q outrider outrider_client cachemgr testbed bench tools plugins
 	-@$(PYTEST) --collect-only -q >/dev/null
 
 bench: $(READY)
@@ -81,6 +82,9 @@ bench: $(READY)
 
 cachemgr.pyz:
 	$(PYTHON) tools/pyz.py $@ --interpreter '$(NODE_PYTHON) -IS' $(if $(BYTECODE_OF),--bytecode-of $(BYTECODE_OF))
+
+outrider-client:
+	$(PYTHON) -m pip wheel --no-deps --wheel-dir build outrider_client
 
 spank: plugins/slurm/spank_outrider.so
 

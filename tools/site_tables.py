@@ -141,7 +141,16 @@ def _table(heads: list[str], rows: list[list[str]], rules: list[str] | None = No
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
+def client() -> str:
+    """What the Python client offers. mkdocs, as a program of its own, does not look for `tools` here."""
+    sys.path.append(str(ROOT))
+    from tools.client_reference import reference
+
+    return reference()
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "client": client,
     "configuration": configuration.table,
     "metrics": metrics.table,
     "metrics of nodes": node_metrics.table,

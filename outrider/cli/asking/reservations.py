@@ -7,7 +7,7 @@ import argparse
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.jobs import explain_job, is_job, show_job
 from outrider.cli.asking.session import add_asking, add_filters, add_header_option, filters, session
-from outrider.cli.connection.client import Json, in_path
+from outrider_client.transport import Json, in_path
 
 STATES = ("accepted", "preparing", "ready", "active", "endangered", "ended", "cancelled", "failed")
 PAST_STATES = STATES[5:]
@@ -85,8 +85,8 @@ def show(arguments: argparse.Namespace) -> None:
 
 def explain(arguments: argparse.Namespace) -> None:
     from outrider.cli.asking.display.terminal import GAP
-    from outrider.cli.connection.client import printable_line
     from outrider.service.answers import Explanation
+    from outrider_client.transport import printable_line
 
     asking = session(arguments)
     if is_job(arguments.name):
@@ -108,8 +108,8 @@ def explain(arguments: argparse.Namespace) -> None:
 
 def cancel(arguments: argparse.Namespace) -> None:
     from outrider.cli.asking.display.words import nodes_in_words
-    from outrider.cli.connection.client import printable_line
     from outrider.service.answers import ReservationDetails
+    from outrider_client.transport import printable_line
 
     asking = session(arguments)
     for name in arguments.names:

@@ -196,4 +196,4 @@ def test_status_imports_nothing_but_the_standard_library_and_ourselves() -> None
         )  # fmt: skip
 
     assert done.stderr == ""
-    assert done.stdout.splitlines()[-1] == "['cachemgr', 'outrider'] 0"
+    assert done.stdout.splitlines()[-1] == "['cachemgr', 'outrider', 'outrider_client'] 0"
