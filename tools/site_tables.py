@@ -31,6 +31,7 @@ BEYOND = (
 )
 """The rows of what goes beyond the thesis that the site shows; the CSV has all."""
 MARK = re.compile(r"^<!-- table: (.+) -->$", re.MULTILINE)
+CLIENT = "<!-- reference: client -->"
 PHYSICAL = (
     "mean satisfaction",
     "got all they asked for",
@@ -43,7 +44,8 @@ PHYSICAL = (
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """A page with its tables. A mark that names none is an error, and the site is not built."""
-    return MARK.sub(lambda found: _made(found[1]), markdown)
+    whole = MARK.sub(lambda found: _made(found[1]), markdown)
+    return whole.replace(CLIENT, client()) if CLIENT in whole else whole
 
 
 def _made(name: str) -> str:
@@ -150,7 +152,6 @@ def client() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "client": client,
     "configuration": configuration.table,
     "metrics": metrics.table,
     "metrics of nodes": node_metrics.table,

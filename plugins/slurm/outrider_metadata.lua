@@ -31,6 +31,7 @@ metadata.MOST_FAULTS = 10
 metadata.MOST_ADDRESS_BYTES = 2048
 metadata.MOST_COMMENT_BYTES = 800 -- so that Slurm's 1024 hold it with the ticket
 metadata.TICKET = "outrider-ticket="
+metadata.VARIABLE = "OUTRIDER_IMAGE_WANTED" -- of the environment: what counts where a job itself says nothing
 metadata.STOP = "outrider-hold=priority" -- in front of a comment: the client asks for such a hold
 
 local KEYS = {
@@ -159,6 +160,12 @@ function metadata.of_text(text, channel)
     if found.is_full then return found end
   end
   return found
+end
+
+-- What the variable says, if it says anything: it is there to be emptied, too.
+function metadata.of_variable(text)
+  if type(text) ~= "string" or not text:sub(1, limits.text):find("%S") and #text <= limits.text then return nil end
+  return metadata.of_text(text, metadata.VARIABLE)
 end
 
 function metadata.statement(channel)

@@ -53,6 +53,14 @@ local function option_of(job_desc)
   end
 end
 
+-- What a batch job's environment says, or nil. Slurm hands over none of other jobs', and would write an
+-- error into its log for each that is asked.
+local function variable_of(job_desc)
+  if type(read(job_desc, "script")) ~= "string" then return nil end
+  local environment = read(job_desc, "environment")
+  return environment and read(environment, metadata.VARIABLE) or nil
+end
+
 local function is_file(text)
   return text:sub(-5):find("%.ya?ml$") ~= nil
 end
@@ -62,8 +70,9 @@ local function has(text, word, most)
   return type(text) == "string" and text:sub(1, most or metadata.limits.text):find(word, 1, true) ~= nil
 end
 
--- The statement that counts, or nil: an option counts more than a comment, and that more than the
--- script's lines, as everywhere in sbatch. A workspace file was read by the filter of the client.
+-- The statement that counts, or nil: an option counts more than a comment, that more than the script's
+-- lines, and the environment, which jobs inherit from whoever submits them, only where nothing else
+-- is said. A workspace file was read by the filter of the client.
 local function statement_of(job_desc)
   local option, comment = option_of(job_desc), read(job_desc, "comment")
   local by_comment = type(comment) == "string" and metadata.of_comment(comment) or nil
@@ -77,13 +86,14 @@ local function statement_of(job_desc)
   if option then return metadata.of_text(option, "--workspace") end
   if by_comment then return by_comment end
   local script = read(job_desc, "script")
-  return type(script) == "string" and metadata.of_script(script) or nil
+  return type(script) == "string" and metadata.of_script(script) or metadata.of_variable(variable_of(job_desc))
 end
 
 -- Whether anything at all in a job sounds like Outrider: for when nothing finer can be said.
 local function sounds_managed(job_desc)
   return option_of(job_desc) ~= nil or has(read(job_desc, "comment"), "outrider:")
     or has(read(job_desc, "script"), "#OUTRIDER", metadata.limits.head)
+    or metadata.of_variable(variable_of(job_desc)) ~= nil
 end
 
 -- Whether a reservation, or each of several, has a name as Outrider gives them: WORKSPACE-NUMBER. Which of
