@@ -38,8 +38,9 @@ class JobRecord:
 
     `wish` is what the user asked for when we led the job to nodes of our own; None while we have not.
     `begin_s` is the user's own --begin. `is_stopped`: the submit filter holds it by its priority, since its
-    user has named a deadline, or the service has requeued it so. `priority` is what it was started with
-    before that; 0 if it was not.
+    user has named a deadline, or the service has requeued it so. `is_expected`: the service has, so that its
+    begin can be the start that is expected. `priority` is what it was started with before that; 0 if it was
+    not.
     """
 
     sentence: str = ""
@@ -47,6 +48,7 @@ class JobRecord:
     tag: str = ""
     is_held: bool = False
     is_stopped: bool = False
+    is_expected: bool = False
     is_suspended: bool = False
     begin_s: int = 0
     priority: int = 0
@@ -122,6 +124,8 @@ def _json(record: JobRecord) -> str:
         plain["held"] = True
     if record.is_stopped:
         plain["stopped"] = True
+    if record.is_expected:
+        plain["expected"] = True
     if record.is_suspended:
         plain["suspended"] = True
     if record.begin_s:
@@ -145,7 +149,18 @@ def _read(text: str) -> Plain | None:
 
 
 def _record(sentence: str, plain: Mapping[str, object]) -> JobRecord:
-    known = {"outrider", "metadata", "tag", "held", "stopped", "suspended", "begin", "wish", "priority"}
+    known = {
+        "outrider",
+        "metadata",
+        "tag",
+        "held",
+        "stopped",
+        "expected",
+        "suspended",
+        "begin",
+        "wish",
+        "priority",
+    }
     metadata, tag = plain.get("metadata"), plain.get("tag")
     return JobRecord(
         sentence=sentence,
@@ -153,6 +168,7 @@ def _record(sentence: str, plain: Mapping[str, object]) -> JobRecord:
         tag=tag if isinstance(tag, str) else "",
         is_held=plain.get("held") is True,
         is_stopped=plain.get("stopped") is True,
+        is_expected=plain.get("expected") is True,
         is_suspended=plain.get("suspended") is True,
         begin_s=_positive(plain.get("begin")),
         priority=_positive(plain.get("priority")),

@@ -99,6 +99,8 @@ class JobEntry:
     noted: str = ""
     noted_s: int | None = None
     noted_ready_s: int | None = None
+    noted_start_s: int | None = None
+    """The start that it was last told to expect."""
     is_overdue: bool = False
     """Whether it has been told that it waits for longer than it should."""
 

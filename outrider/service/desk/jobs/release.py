@@ -9,7 +9,7 @@ from __future__ import annotations
 from outrider.rms.base import JobState
 from outrider.service.desk.batch.job_effects import TicketFields, hold_effect, release_effect
 from outrider.service.desk.jobs.job import JobEntry, Stage
-from outrider.service.desk.jobs.notes import JobNotes, note_of
+from outrider.service.desk.jobs.notes import JobNotes, note_of, start_of
 from outrider.service.desk.jobs.orders import JobOrders
 from outrider.service.desk.jobs.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
@@ -149,4 +149,4 @@ class JobRelease:
         text = note_of(entry, self._jobs.names(entry.ready), self._site.settings.longest_wait_s, now_s)
         if entry.is_overdue and not was_overdue:
             self._jobs.note(entry, "overdue", text)
-        self._notes.consider(entry, text, now_s)
+        self._notes.consider(entry, text, now_s, start_of(entry, now_s))
