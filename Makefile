@@ -5,6 +5,7 @@
 # make cachemgr.pyz   the node side as one file            make man    manual pages, from the parsers
 # make docs   the documentation as a site, in build/site: a link or an anchor that leads nowhere fails
 # make outrider-client   the Python client as a wheel, in build
+# make integrations   Snakemake, Parsl, Dask-jobqueue and submitit from the index, which tests submit with
 # make spank  the option --workspace= for the installed Slurm
 # make test-long   every test in its long form, for an hour and more
 # make test-versions   what concerns Slurm, on 22.05, 24.11 and 26.05 (as root; makes two chroots), walks through
@@ -31,7 +32,7 @@ BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo demo-embedded demo-sim test test-long test-versions lint bytecode bench docs tools clean man spank \
-        cachemgr.pyz outrider-client
+        cachemgr.pyz outrider-client integrations
 
 # As root it installs Slurm from Debian if there is none; without one it shows demo-embedded instead.
 demo: $(READY)
@@ -49,6 +50,7 @@ demo-sim: $(READY)
 PYTEST = $(BIN)/python -m pytest
 AGAIN  = $(PYTEST) --last-failed --last-failed-no-failures none --maxfail 10
 test: $(READY) tools
+	@$(MAKE) --no-print-directory integrations || echo "tools that users submit with are not tried"
 	$(MAKE) --no-print-directory --jobs 2 lint bytecode
 	$(PYTEST) -n $(AT_ONCE) --dist loadfile || $(AGAIN)
 
@@ -83,6 +85,15 @@ bench: $(READY)
 cachemgr.pyz:
 	$(PYTHON) tools/pyz.py $@ --interpreter '$(NODE_PYTHON) -IS' $(if $(BYTECODE_OF),--bytecode-of $(BYTECODE_OF))
 
+# Tools that users submit with, for tests of what they submit: in an environment of their own, made once.
+INTEGRATIONS := build/integrations
+integrations: $(INTEGRATIONS)/.ready
+
+$(INTEGRATIONS)/.ready: tests/daemons/integrations/requirements.txt
+	$(PYTHON) -m venv $(INTEGRATIONS)
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
 outrider-client:
 	$(PYTHON) -m pip wheel --no-deps --wheel-dir build outrider_client
 
@@ -110,7 +121,7 @@ $(READY): setup.cfg pyproject.toml
 # starting). Only root can install it; without it those tests are skipped, except in CI, where they fail.
 TOOLS := acl aria2 btrfs-progs cpio curl debootstrap docker-registry e2fsprogs fdisk fish gcc genisoimage gridengine-client \
          gridengine-drmaa1.0 gridengine-exec gridengine-master groff-base iproute2 \
-         libc6-dev libslurm-dev lua5.4 lz4 munge openssh-client openssh-server openssl prometheus python3-simgrid \
+         libc6-dev libslurm-dev lua5.4 lz4 munge openssh-client openssh-server openssl parallel prometheus python3-simgrid \
          qemu-system-x86 qemu-utils rsync skopeo slurm-client slurm-wlm-basic-plugins slurmctld slurmd squashfs-tools systemd util-linux xfsprogs \
          xorriso zsh
 

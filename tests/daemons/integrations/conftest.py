@@ -1,44 +1,58 @@
-"""Tools that write scripts themselves, as they come from PyPI, on a private Slurm with Outrider."""
+"""Tools that write scripts themselves, as they come from PyPI, on a private cluster with Outrider."""
 
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from testbed.site import OutriderSite, site_cluster
+from testbed.batchcluster import HEAD, BatchCluster
+from testbed.clustersite import ClusterSite
 from tests.repository import ROOT
 
 TOOLS = ROOT / "build/integrations"
 """Where `make integrations` puts them: an environment of their own, which needs none of Outrider's."""
-RATE_BITS_PER_S = 200_000_000
-LINK_BYTES_PER_S = 22_000_000
-TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s", "note": "2s"}
+PATIENCE_S = 180
+MB = 1_000_000
+Run = Callable[..., str]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tools() -> Path:
     """The environment's programs; skipped where there is none, but not in CI."""
-    python = TOOLS / "bin/python"
-    if not python.exists():
-        if "CI" in os.environ:
-            pytest.fail("the tools are not installed: make integrations")
-        pytest.skip("the tools are not installed (make integrations, which needs the package index)")
-    return python.parent
+    found = TOOLS / "bin"
+    if not (found / "python").exists():
+        lacking("the tools are not installed: make integrations, which needs the package index")
+    return found
 
 
-@pytest.fixture(scope="module")
-def site(tools: Path) -> Iterator[OutriderSite]:
-    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
-        if "CI" in os.environ:
-            pytest.fail("needs root and Slurm: apt install slurmctld slurmd slurm-client munge")
-        pytest.skip("needs root and Slurm")
-    with site_cluster(2, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
-        made = OutriderSite(
-            cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB", settings={"timings": TIMINGS}
-        )
-        made.install()
-        yield made
+def lacking(what: str) -> None:
+    if "CI" in os.environ:
+        pytest.fail(f"{what}; in CI it must be there")
+    pytest.skip(what)
+
+
+def ran(
+    site: ClusterSite[BatchCluster], tools: Path, name: str, files: Mapping[str, str], *argv: str
+) -> tuple[str, list[str]]:
+    """What a user's command prints where an image of that name is wanted, and the nodes that have the image.
+
+    It runs in a folder of ada's with these files.
+    """
+    cluster, folder = site.cluster, f"{site.home()}/{name}"
+    image = site.image(f"{name}.qcow2", 8 * MB)
+    cluster.run(HEAD, ["mkdir", "-p", folder], user="ada")
+    for file, text in files.items():
+        cluster.write(HEAD, f"{folder}/{file}", text, mode=0o644)
+    environment = {
+        "OUTRIDER_IMAGE_WANTED": f"image={image.uri};digest={image.digest}",
+        "PATH": f"{tools}:/usr/bin:/bin",
+        "HOME": folder,
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    words = ["/bin/sh", "-c", f'cd {folder} && exec "$@"', "sh", *argv]
+    done = cluster.run(HEAD, words, user="ada", environment=environment, check=False, timeout_s=PATIENCE_S)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{site.logs()}"
+    return done.stdout, list(site.arrived_s(image))
