@@ -31,7 +31,7 @@ executor.update_parameters(timeout_min=1, slurm_partition="main")
 print(executor.submit(lambda: {TASK}).result())
 """
 _PARSL = Template("""
-import parsl
+import os, parsl
 from parsl.config import Config
 from parsl.executors import HighThroughputExecutor
 from parsl.providers import GridEngineProvider, SlurmProvider
@@ -66,7 +66,9 @@ PARSL_SLURM = _PARSL.substitute(
     _EVERYWHERE, provider="SlurmProvider", options='partition="main", exclusive=False'
 )
 PARSL_GRIDENGINE = _PARSL.substitute(
-    _EVERYWHERE, provider="GridEngineProvider", options='scheduler_options="#$ -S /bin/sh"'
+    _EVERYWHERE,
+    provider="GridEngineProvider",
+    options="""scheduler_options="#$ -S /bin/sh", worker_init="PATH=" + os.environ["PATH"]""",
 )
 DASK_SLURM = _DASK.substitute(_EVERYWHERE, kind="SLURMCluster", options='queue="main",')
 DASK_GRIDENGINE = _DASK.substitute(
