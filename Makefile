@@ -87,7 +87,10 @@ cachemgr.pyz:
 
 # Tools that users submit with, for tests of what they submit: in an environment of their own, made once.
 INTEGRATIONS := build/integrations
-integrations: $(INTEGRATIONS)/.ready
+integrations: $(INTEGRATIONS)/.ready build/accounting/.ready
+
+build/accounting/.ready: tools/accounting.sh
+	tools/accounting.sh build/accounting
 
 $(INTEGRATIONS)/.ready: tests/daemons/integrations/requirements.txt
 	$(PYTHON) -m venv $(INTEGRATIONS)

@@ -12,7 +12,7 @@ from outrider.cli.quantities import in_gigabytes, link_bytes_per_s, positive, si
 from outrider.cli.simulate.figure import check_picture
 
 if TYPE_CHECKING:
-    from outrider.sim.savings.summary import Period, Savings
+    from outrider.sim.workload.savings.summary import Period, Savings
 
 FORMS = ("sacct", "gridengine", "swf", "table")
 LINK_MBIT, POOL = "1000", "100GB"
@@ -66,10 +66,10 @@ def savings(arguments: argparse.Namespace) -> None:
         raise InputError("--json and --csv both say what to print: give one of the two")
     if arguments.picture:
         check_picture(arguments.picture)
-    from outrider.sim.savings.reading import read_accounting
-    from outrider.sim.savings.records import read_map
-    from outrider.sim.savings.replay import SavingsSite
-    from outrider.sim.savings.summary import savings_of
+    from outrider.sim.workload.savings.reading import read_accounting
+    from outrider.sim.workload.savings.records import read_map
+    from outrider.sim.workload.savings.replay import SavingsSite
+    from outrider.sim.workload.savings.summary import savings_of
     from outrider.sim.workload.trace import WorkloadError
 
     site = SavingsSite(

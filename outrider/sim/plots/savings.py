@@ -8,7 +8,7 @@ from collections.abc import Callable
 from matplotlib.axes import Axes
 
 from outrider.sim.plots.style import BLUE, RED, grid, new_figure, save
-from outrider.sim.savings.summary import HOUR_S, Period, Savings, Side
+from outrider.sim.workload.savings.summary import HOUR_S, Period, Savings, Side
 
 GB = 10**9
 

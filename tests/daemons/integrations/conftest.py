@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -16,7 +17,7 @@ TOOLS = ROOT / "build/integrations"
 """Where `make integrations` puts them: an environment of their own, which needs none of Outrider's."""
 PATIENCE_S = 180
 MB = 1_000_000
-Run = Callable[..., str]
+AnyCluster = TypeVar("AnyCluster", bound=BatchCluster)
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +36,7 @@ def lacking(what: str) -> None:
 
 
 def ran(
-    site: ClusterSite[BatchCluster], tools: Path, name: str, files: Mapping[str, str], *argv: str
+    site: ClusterSite[AnyCluster], tools: Path, name: str, files: Mapping[str, str], *argv: str
 ) -> tuple[str, list[str]]:
     """What a user's command prints where an image of that name is wanted, and the nodes that have the image.
 

@@ -74,5 +74,13 @@ DASK_SLURM = _DASK.substitute(_EVERYWHERE, kind="SLURMCluster", options='queue="
 DASK_GRIDENGINE = _DASK.substitute(
     _EVERYWHERE, kind="SGECluster", options='queue="all.q", resource_spec="h_vmem=4G",'
 )
+NEXTFLOW = """
+process look {
+    output: stdout
+    script: 'head -c3 "${OUTRIDER_IMAGE:-/dev/null}"'
+}
+workflow { look() | view }
+"""
+NEXTFLOW_CONFIG = "process { executor = 'slurm'; queue = 'main'; time = '1m' }\n"
 SRUN = ("srun", "-t1", "sh", "-c", LOOK)
 PARALLEL = ("parallel", "-j2", "srun", "-t1", "-n1", "sh", "-c", "{}", ":::", f"'{LOOK}'", f"'{LOOK}'")

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from outrider.sim.workload.savings.reading import read_accounting
 from testbed.batchcluster import HEAD
+from testbed.gridengine import COMMON
 from testbed.gridenginesite import GridEngineSite, missing, site_cluster
 from tests.daemons.integrations import programs
 from tests.daemons.integrations.conftest import lacking, ran
@@ -36,6 +38,21 @@ def test_task_finds_its_image(site: GridEngineSite, tools: Path, name: str, prog
 
     assert programs.FOUND in printed
     assert len(nodes) == 1
+
+
+def test_accounting_of_what_ran_is_replayed(site: GridEngineSite, tmp_path: Path) -> None:
+    job = site.submit("#!/bin/sh\nsleep 1\n", "-N", "train")
+    path = f"{COMMON}/accounting"
+    site.cluster.wait_for(
+        "its accounting", lambda: f":train:{job}:" in site.cluster.read(HEAD, path), logs=site.logs
+    )
+    (tmp_path / "accounting").write_text(site.cluster.read(HEAD, path))
+
+    found = [
+        each for each in read_accounting(str(tmp_path / "accounting")).jobs if each.said["name"] == "train"
+    ]
+    assert [(each.said["user"], each.key, len(each.nodes)) for each in found] == [("ada", f"{job}.0", 1)]
+    assert found[0].end_s - found[0].start_s >= 1
 
 
 def test_rule_of_snakemake_finds_its_image(site: GridEngineSite, tools: Path) -> None:

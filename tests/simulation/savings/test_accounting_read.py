@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.main import main
-from outrider.sim.savings.reading import read_accounting
-from outrider.sim.savings.records import read_map
+from outrider.sim.workload.savings.reading import read_accounting
+from outrider.sim.workload.savings.records import read_map
 from outrider.sim.workload.trace import WorkloadError
 from tests.repository import ROOT
 

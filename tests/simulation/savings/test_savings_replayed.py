@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from outrider.sim.savings.records import AccountedJob, Accounting, ImageMap, MappedImage, Rule
-from outrider.sim.savings.replay import SavingsSite, as_it_was, shared_ends, wants_of, with_outrider
-from outrider.sim.savings.summary import savings_of
+from outrider.sim.workload.savings.records import AccountedJob, Accounting, ImageMap, MappedImage, Rule
+from outrider.sim.workload.savings.replay import SavingsSite, as_it_was, shared_ends, wants_of, with_outrider
+from outrider.sim.workload.savings.summary import savings_of
 
 A, B = MappedImage(name="a", size_bytes=1000), MappedImage(name="b", size_bytes=10_000)
 C = MappedImage(name="c", size_bytes=1000)
@@ -94,7 +94,7 @@ def test_jobs_without_names_of_nodes_take_free_ones_in_turn() -> None:
     jobs = [job("a", 0, 0, 10, count=2), job("a", 1, 5, 10, count=1), job("a", 2, 10, 20, count=2)]
     wants, _ = wants_of(jobs, IMAGES)
 
-    assert [each.nodes for each in wants] == [("#1", "#2"), ("#3",), ("#1", "#2")]
+    assert [each.nodes for each in wants] == [("node-1", "node-2"), ("node-3",), ("node-1", "node-2")]
 
 
 def test_summary_adds_up_and_divides_by_months() -> None:

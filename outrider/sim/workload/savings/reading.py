@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 
 from outrider.metadata.errors import TextError
 from outrider.metadata.notation.hostlists import expand
-from outrider.sim.savings.records import AccountedJob, Accounting
 from outrider.sim.workload.formats.files import numbered_lines
 from outrider.sim.workload.formats.swf import read_log
+from outrider.sim.workload.savings.records import AccountedJob, Accounting
 from outrider.sim.workload.trace import WorkloadError
 
 MOST_FIELD_CHARACTERS = 1 << 20

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from outrider.sim.savings.records import Accounting, ImageMap
-from outrider.sim.savings.replay import Cost, SavingsSite, Want, as_it_was, wants_of, with_outrider
+from outrider.sim.workload.savings.records import Accounting, ImageMap
+from outrider.sim.workload.savings.replay import Cost, SavingsSite, Want, as_it_was, wants_of, with_outrider
 
 HOUR_S = 3600
 

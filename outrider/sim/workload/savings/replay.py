@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from outrider.sim.savings.records import AccountedJob, ImageMap, MappedImage
+from outrider.sim.workload.savings.records import AccountedJob, ImageMap, MappedImage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +93,7 @@ def wants_of(jobs: Iterable[AccountedJob], images: ImageMap) -> tuple[list[Want]
                 numbers.append(made)
             for number in numbers:
                 heapq.heappush(free, (job.end_s, number))
-            nodes = tuple(f"#{number}" for number in numbers)
+            nodes = tuple(f"node-{number}" for number in numbers)
         found.append(Want(job=job, image=image, nodes=nodes))
     return found, others
 
