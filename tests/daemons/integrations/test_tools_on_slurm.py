@@ -73,13 +73,9 @@ def test_tasks_of_gnu_parallel_find_their_image(site: OutriderSite, tools: Path)
 
 def test_process_of_nextflow_finds_its_image(site: OutriderSite, tools: Path) -> None:
     """From PyPI comes a starter that loads the program from nextflow.io when it first runs."""
-    program = next(
-        Path(os.environ.get("NXF_HOME", "/nonexistent")).glob("framework/*/nextflow-*-one.jar"), None
-    )
-    if program is None:
-        pytest.skip(
-            "nextflow from PyPI loads the program from nextflow.io: name a home that has it by NXF_HOME"
-        )
+    home = Path(os.environ.get("NXF_HOME", "/nonexistent"))
+    if not any(home.glob("framework/*/nextflow-*-one.jar")):
+        pytest.skip("it loads its program from nextflow.io: name a folder that has it by NXF_HOME")
     files = {"main.nf": programs.NEXTFLOW, "nextflow.config": programs.NEXTFLOW_CONFIG}
     argv = ("env", f"NXF_HOME={home}", "NXF_OFFLINE=true", "nextflow", "run", "main.nf")
     printed, nodes = ran(site, tools, "nextflow", files, *argv)
