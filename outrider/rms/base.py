@@ -97,6 +97,8 @@ class RmsJob:
     nodes: tuple[str, ...] = ()
     start_s: int | None = None
     metadata: str | None = None
+    is_hint: bool = False
+    """Whether the metadata were only noticed in what it runs: its image is brought, and it is never held."""
     reservation: str | None = None
     account: str = ""
     is_held_by_us: bool = False

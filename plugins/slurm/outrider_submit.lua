@@ -12,6 +12,7 @@ local metadata = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") ..
 
 local HELD_S = 365 * 86400
 local MARK = '{"outrider":'
+local HINT = '{"outrider-hint":'
 local STOPPED = '"stopped":true' -- in a record: held by its priority. No text of a user's has it, but for \"
 local CARRIED = "outrider-record="
 local OPTION = "_SLURM_SPANK_OPTION_outrider_workspace="
@@ -229,6 +230,18 @@ local function forged(job_desc)
   end
 end
 
+-- Tells the service what image a script seems to want, where a site sets `outrider_hints` before or after
+-- loading. The job is not ours: it is neither held nor changed in anything else.
+local function hint(job_desc)
+  local script = read(job_desc, "script")
+  if not outrider_hints or type(script) ~= "string" or read(job_desc, "admin_comment") then return end
+  local address = metadata.noticed(script)
+  local text = address and metadata.json("image: " .. address)
+  if not text then return end
+  job_desc.admin_comment = "outrider: its image is brought if there is time " .. HINT .. text .. "}"
+  wake()
+end
+
 local function submit(job_desc)
   local why = forged(job_desc)
   if why then
@@ -236,7 +249,9 @@ local function submit(job_desc)
     return slurm.ERROR
   end
   local statement = statement_of(job_desc)
-  return statement and manage(job_desc, statement) or slurm.SUCCESS
+  if statement then return manage(job_desc, statement) end
+  hint(job_desc)
+  return slurm.SUCCESS
 end
 
 function outrider_job_submit(job_desc)

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 MARK = '{"outrider":1'
+HINT = '{"outrider-hint":'
+"""In an AdminComment by the submit filter: an image that it has noticed in a script."""
 MOST_COMMENT = 1024
 """Characters that Slurm takes."""
 MOST_RECORD = 65_536
@@ -75,6 +77,19 @@ def record_in(admin_comment: str) -> JobRecord | None:
         return None
     plain = _read(admin_comment[at:])
     return None if plain is None else _record(admin_comment[:at].strip(), plain)
+
+
+def hint_in(admin_comment: str) -> str:
+    """The metadata that the submit filter has noticed in a job's script, or nothing."""
+    at = admin_comment.rfind(HINT)
+    if at < 0 or len(admin_comment) > MOST_RECORD:
+        return ""
+    try:
+        plain = json.loads(admin_comment[at:])
+    except (ValueError, RecursionError):
+        return ""
+    found = plain.get("outrider-hint") if isinstance(plain, dict) else None
+    return found if isinstance(found, str) else ""
 
 
 def carried(record: JobRecord) -> str:

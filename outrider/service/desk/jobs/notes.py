@@ -139,7 +139,7 @@ def _standing(entry: JobEntry, nodes: tuple[str, ...], now_s: int) -> str:
     if entry.stage is Stage.RESOLVING:
         return f"{name} {_lookup_of(entry)}"
     if entry.stage is Stage.REFUSED:
-        return f"it stays held: {entry.words}"
+        return f"{'its image is not brought' if entry.job.is_hint else 'it stays held'}: {entry.words}"
     if entry.stage is Stage.WAITING:
         return f"{name} waits: {entry.trouble or entry.words}"
     if entry.stage is Stage.STAGING:

@@ -62,6 +62,11 @@ class JobRelease:
         if entry.stage is Stage.RUNNING or entry.job.state not in WAITING or entry.bound:
             return
         usable = self._jobs.usable(entry.ready)
+        if entry.job.is_hint:
+            # It starts when and where the batch system likes, with its image or without.
+            if len(usable) >= entry.job.nodes_wanted and entry.stage is Stage.STAGING:
+                self._staged(entry)
+            return
         if len(usable) >= entry.job.nodes_wanted:
             if entry.released is None and self._are_others_asked(entry, usable):
                 return
@@ -144,6 +149,8 @@ class JobRelease:
             entry.ready_s = instants[entry.job.nodes_wanted - 1]
 
     def _tell(self, entry: JobEntry) -> None:
+        if entry.job.is_hint:
+            return
         now_s = self._site.now_s
         was_overdue = entry.is_overdue
         text = note_of(entry, self._jobs.names(entry.ready), self._site.settings.longest_wait_s, now_s)

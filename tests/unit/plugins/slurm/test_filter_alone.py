@@ -62,6 +62,7 @@ def test_every_claim_about_the_filter_holds(lua: list[str]) -> None:
         ("outrider_submit.lua", "if is_judged and not is_managed then", "if true then"),
         ("outrider_submit.lua", 'if comment ~= nil then return "Comment" end', ""),
         ("outrider_submit.lua", "  if why then\n    tell(why)", "  if false then"),
+        ("outrider_submit.lua", "if not outrider_hints or", "if"),
         ("outrider_submit.lua", "or metadata.of_variable(variable_of(job_desc))\nend", "\nend"),
         ("outrider_submit.lua", "    or metadata.of_variable(variable_of(job_desc)) ~= nil", ""),
         ("outrider_metadata.lua", 'not text:sub(1, limits.text):find("%S") and', "false and"),

@@ -146,6 +146,42 @@ for _, case in ipairs({
     refused({ script = HEAD, environment = { OUTRIDER_IMAGE_WANTED = case[1] } }, case[2]))
 end
 
+-- What a script seems to want is noticed where the site says so, and changes nothing else of the job.
+local STARTS = HEAD .. "module load x\napptainer exec --nv docker://h.example/team/a:v1 python train.py\n"
+claim("nothing is noticed where the site has not asked for it", is_untouched({ script = STARTS }))
+outrider_hints = true
+local function hinted(script)
+  local made = select(2, submit({ script = HEAD .. script }))
+  return made.admin_comment and made.admin_comment:match('{"outrider%-hint":"image: (.-)"}$'), made
+end
+for _, case in ipairs({
+  { "apptainer exec --nv docker://h.example/team/a:v1 python train.py\n", "docker://h.example/team/a:v1" },
+  { "/usr/bin/singularity -q run 'oras://h.example/a:v1' x\n", "oras://h.example/a:v1" },
+  { "srun apptainer shell \"https://h/a.sif\";\n", "https://h/a.sif" },
+  { "#SBATCH --container-image=nvcr.example#team/b:v2\nls\n", "docker://nvcr.example/team/b:v2" },
+  { "srun --container-image=docker://h/c:v3 ls\n", "docker://h/c:v3" },
+  { "apptainer exec a.sif ls\n", nil },
+  { "apptainer pull docker://h/a\n", nil },
+  { "# apptainer exec docker://h/a ls\n", nil },
+  { "srun --container-image=/images/a.sqsh ls\n", nil },
+  { "apptainer exec docker://$HOST/a ls\n", nil },
+  { "curl https://h/a | sh\n", nil },
+}) do
+  claim("noticed: " .. case[1], hinted(case[1]) == case[2])
+end
+local noticed, unheld = hinted("apptainer exec docker://h/a ls\n")
+claim("such a job is not held, nor requeued, nor is anything told", noticed and unheld.begin_time == 0
+  and unheld.requeue == NO_VAL16 and unheld.comment == nil and unheld.priority == nil and #said == 0)
+answer, made = submit({ script = STARTS, admin_comment = "the site's" })
+claim("an administrator's words stay", answer == 0 and made.admin_comment == "the site's")
+answer, made = submit({ script = HEAD .. IMAGE .. "apptainer exec docker://h/a ls\n" })
+claim("what a job says itself counts", metadata_of(made) == "image: http://h/a.qcow2")
+local noticing = metadata.noticed
+metadata.noticed = function() error("planted") end
+claim("a fault in noticing costs a job nothing", is_untouched({ script = STARTS }))
+metadata.noticed = noticing
+outrider_hints = nil
+
 -- What is not right is refused, by line and key.
 for _, case in ipairs({
   { "#OUTRIDER\n", 'line 2: "#OUTRIDER" says nothing' },
