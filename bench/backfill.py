@@ -21,8 +21,7 @@ from time import process_time
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import NOT_MEASURED, Arguments, lacking
-from outrider.core.besteffort import EasyQueue, ProfileQueue
-from outrider.core.besteffort.counted import POLICIES, CountedQueue
+from outrider.core.besteffort.counted import POLICIES, CountedQueue, EasyQueue, ProfileQueue
 from outrider.sim.batch import BatchLog, BatchResult, cleaned, run_batch, run_queue
 from outrider.sim.metrics import measure
 from outrider.sim.workload.formats.swf import read_log

@@ -8,7 +8,7 @@ from outrider.core.besteffort.prediction import slowdown_percent
 from outrider.core.besteffort.queue import BestEffortQueue
 from outrider.core.leases.admission import PlannedLease
 from outrider.core.model import Workspace
-from outrider.core.nodes.timeline import FOREVER
+from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.reservations.book import Book, ReservationPlan
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from outrider.core.besteffort import Block, CountedJob, Policy, counted_queue
-from outrider.core.besteffort.counted import CountedQueue
+from outrider.core.besteffort.counted import Block, CountedJob, CountedQueue, Policy, counted_queue
 
 # Later than anything that a log can hold.
 NEVER_S = 1 << 62

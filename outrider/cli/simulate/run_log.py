@@ -78,7 +78,7 @@ def _run(
     header: tuple[str, ...],
     capacity: int,
 ) -> RunResult:
-    from outrider.core.besteffort import Policy
+    from outrider.core.besteffort.counted import Policy
     from outrider.sim.batch import cleaned, run_batch
 
     try:

@@ -12,8 +12,8 @@ from random import Random
 from outrider.cli.errors import InputError
 from outrider.cli.quantities import size_bytes
 from outrider.cli.simulate.run_log import RunResult
-from outrider.core.besteffort import Policy
 from outrider.core.besteffort.board import Backfilling, Yielding
+from outrider.core.besteffort.counted import Policy
 from outrider.core.model import Image, Node, Resources
 from outrider.core.reservations.book import Shipping
 from outrider.sim.experiments.mixed import ranked_by

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
 
 from outrider.core.besteffort.suspension import (
     DiskQueue,
@@ -18,8 +17,9 @@ from outrider.core.images.pools import Life, Stay
 from outrider.core.leases.preemption import Candidate, PreemptionOrder
 from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Image, Workspace
+from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.selection import Fit
-from outrider.core.nodes.timeline import FOREVER, SiteTimeline, mask_of, numbers
+from outrider.core.nodes.timeline import SiteTimeline
 from outrider.core.reservations.book import Book
 
 
@@ -55,32 +55,6 @@ class QueueRules:
     yielding: Yielding = Yielding.CHEAPEST
     preemption: PreemptionOrder | None = None
     """Who makes way first; None: the youngest."""
-
-
-class Group(NamedTuple):
-    """Waiting workspaces that could start at the same instants: the first of them tells for all."""
-
-    need: int
-    image_key: str
-    image_bytes: int
-    least_nodes: int
-    is_suspendable: bool
-
-
-@dataclass(slots=True)
-class WaitingWorkspace:
-    """A workspace in the queue. `left` counts the instances of a serial one still to place."""
-
-    order: int
-    workspace: Workspace
-    need: int
-    left: int
-    least_nodes: int = 1
-    """How many nodes it takes at the very least."""
-    submitted_s: int = 0
-    group: Group | None = None
-    """What decides when it could start, beside how long it lasts. None if that depends on how many
-    transfers it takes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -173,23 +147,12 @@ class QueueBoard:
             mask = self._free[need, at_s] = self.everything.free_nodes(need, at_s) & self.book.available
         return mask
 
-    def free_times(self, need: int, at_s: int) -> Sequence[int]:
-        """Until when each node that is free at an instant stays so, the longest first."""
-        return [until_s for until_s, _ in self.free_spans(need, at_s)]
-
     def free_spans(self, need: int, at_s: int) -> Sequence[tuple[int, int]]:
-        """The same with the nodes' numbers."""
+        """Until when each of them stays free, and its number, the longest first."""
         self._refresh()
         spans = self._free_spans.get((need, at_s))
         if spans is None:
-            spans, mask = [], 0
-            rows = self.everything.rows
-            for node in numbers(self.book.available):
-                until_s = rows[node].free_until(need, at_s)
-                if until_s > at_s:
-                    spans.append((until_s, node))
-                    mask |= 1 << node
-            spans.sort(reverse=True)
+            spans, mask = self.everything.free_spans(need, at_s, self.book.available)
             self._free_spans[need, at_s] = spans
             self._free[need, at_s] = mask
         return spans
@@ -268,68 +231,3 @@ class QueueBoard:
                 shares = segment.shares
                 kept.append(Segment(segment.start_s, from_s, shares, resume_s, suspend_s, tuple(done)))
         run.segments = tuple(kept)
-
-
-class StartChances:
-    """How long what waits can last at most if it is to start now, or when its image could be there.
-
-    As many nodes as it takes at least must be free to its end, or until it could be suspended: for a
-    reservation that begins or ends, or for anything. That tells most of a long queue apart without looking
-    for nodes. It holds as long as nothing is placed; afterwards `forget`.
-    """
-
-    def __init__(self, board: QueueBoard, now_s: int) -> None:
-        self._board = board
-        self._now_s = now_s
-        # An instant, the next at which a run could be suspended, and until when nodes are free.
-        self._windows: dict[tuple[int, str, int], list[tuple[int, int, list[int]]]] = {}
-        self._longest: dict[Group, int] = {}
-
-    def forget(self) -> None:
-        self._windows.clear()
-        self._longest.clear()
-
-    def longest_s(self, group: Group) -> int:
-        """So long can it last; for ever, if it could be suspended for a reservation."""
-        longest_s = self._longest.get(group)
-        if longest_s is None:
-            longest_s = self._longest[group] = self._look(group)
-        return longest_s
-
-    def _look(self, group: Group) -> int:
-        windows = self._windows.get(group[:3])
-        if windows is None:
-            windows = self._windows[group[:3]] = self._make(group)
-        longest_s, least = 0, group.least_nodes
-        for at_s, change_s, untils in windows:
-            if len(untils) >= least:
-                until_s = untils[least - 1]
-                if group.is_suspendable and until_s >= change_s:
-                    return FOREVER
-                longest_s = max(longest_s, until_s - at_s)
-        return longest_s
-
-    def _make(self, group: Group) -> list[tuple[int, int, list[int]]]:
-        board = self._board
-        found: list[tuple[int, int, list[int]]] = []
-        for at_s, mask in self._starts(group):
-            spans = [span for span in board.free_spans(group.need, at_s) if mask >> span[1] & 1]
-            change_s = at_s + 1
-            if not board.rules.suspension.makes_way_for_all:
-                free = mask_of((node for _, node in spans), len(board.everything.rows))
-                changes = board.book.timeline.boundaries_after(at_s)
-                change_s = next((each[0] for each in changes if (each[1] | each[2]) & free), FOREVER)
-            found.append((at_s, change_s, [until_s for until_s, _ in spans]))
-        return found
-
-    def _starts(self, group: Group) -> list[tuple[int, int]]:
-        """When something of a group could start, and a mask of the nodes on which it could."""
-        board, now_s = self._board, self._now_s
-        everyone = board.everything.everyone
-        if not group.image_key:
-            return [(now_s, everyone)]
-        pools = board.book.pools
-        holders = pools.mask_with(group.image_key)
-        coming = [at_s for at_s in pools.coming_times(group.image_key) if at_s > now_s]
-        arrival_s = board.links.end_if_added(group.image_bytes, 1, now_s)
-        return [*((at_s, holders) for at_s in (now_s, *coming) if holders), (arrival_s, everyone)]

@@ -18,7 +18,8 @@ from outrider.core.links.best_effort import BestEffortLink, Slots
 from outrider.core.links.fair_shares import NOBODY
 from outrider.core.model import Image
 from outrider.core.nodes.forecast import BusyForecast
-from outrider.core.nodes.timeline import FOREVER, numbers
+from outrider.core.nodes.node_timeline import FOREVER
+from outrider.core.nodes.timeline import numbers
 from outrider.core.reservations.book import Book
 from outrider.core.reservations.refusal import size
 

@@ -10,7 +10,7 @@ the moment in which something is placed that cannot be cleared.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard
@@ -79,12 +79,15 @@ def misplaced(board: QueueBoard) -> list[BestEffortRun]:
     return found
 
 
-@contextmanager
-def guarded(board: QueueBoard, workspace: Workspace) -> Iterator[None]:
+def guarded(board: QueueBoard, workspace: Workspace) -> AbstractContextManager[None]:
     """For the time being the slot table has lent leases in it, too, unless the workspace can be cleared."""
     if not board.lent or is_clearable(board, workspace):
-        yield
-        return
+        return nullcontext()
+    return _with_lent_leases(board)
+
+
+@contextmanager
+def _with_lent_leases(board: QueueBoard) -> Iterator[None]:
     rows, holds = board.everything.rows, []
     for spans, fits in board.lent.values():
         for chosen in fits:

@@ -7,9 +7,11 @@ asked for). Images and the shape of nodes are left out, and so is whatever nobod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import islice
 
-from outrider.core.besteffort.board import BestEffortRun, QueueBoard, WaitingWorkspace
+from outrider.core.besteffort.board import BestEffortRun, QueueBoard
+from outrider.core.besteffort.waiting import WaitingWorkspace
 from outrider.core.leases.admission import PlannedLease
 from outrider.core.nodes.free_profile import FreeProfile
 
@@ -22,7 +24,7 @@ MOST_PREDICTED = 1000
 
 def slowdown_percent(
     board: QueueBoard,
-    waiting: Sequence[WaitingWorkspace],
+    waiting: Iterable[WaitingWorkspace],
     leases: Iterable[PlannedLease],
     unit: str,
     now_s: int,
@@ -38,7 +40,7 @@ def slowdown_percent(
         _slowdown(end_s - run.submitted_s, run.workspace.duration_s)
         for run, end_s in _runs(board, profile, unit, now_s)
     ]
-    for each in list(waiting)[:MOST_PREDICTED]:
+    for each in islice(waiting, MOST_PREDICTED):
         workspace = each.workspace
         count = workspace.instances if workspace.is_parallel else 1
         units, times = count * workspace.resources[unit], 1 if workspace.is_parallel else each.left

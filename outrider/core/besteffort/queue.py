@@ -9,19 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.core.besteffort.board import (
-    Backfilling,
-    BestEffortRun,
-    Group,
-    QueueBoard,
-    StartChances,
-    WaitingWorkspace,
-)
+from outrider.core.besteffort.board import Backfilling, BestEffortRun, QueueBoard
+from outrider.core.besteffort.gang_placement import place_together
 from outrider.core.besteffort.holdings import bring_image, leave, release
 from outrider.core.besteffort.lending import guarded, misplaced
-from outrider.core.besteffort.placement import RunPlacement, place_one, place_together, resumed
-from outrider.core.besteffort.suspension import Segment, joined, next_fit, plan_run
+from outrider.core.besteffort.placement import RunPlacement, place_one, resumed
+from outrider.core.besteffort.suspension import Segment, is_tight, joined, next_fit, plan_run
 from outrider.core.besteffort.suspension_notice import suspend_in_time, withdraw
+from outrider.core.besteffort.waiting import Group, StartChances, WaitingLine, WaitingWorkspace
 from outrider.core.model import Workspace
 from outrider.core.nodes.selection import Fit
 from outrider.core.reservations.book import Shipping
@@ -32,7 +27,7 @@ class BestEffortQueue:
 
     def __init__(self, board: QueueBoard) -> None:
         self.board = board
-        self.waiting: list[WaitingWorkspace] = []
+        self.waiting = WaitingLine()
         self._next_order = 0
         self._next_index: dict[str, int] = {}
         self._has_gaps = False
@@ -49,7 +44,7 @@ class BestEffortQueue:
 
     def submit(self, workspace: Workspace, now_s: int = 0) -> None:
         need = self.board.everything.layout.pack(workspace.resources)
-        self.waiting.append(self._waiting(self._next_order, workspace, need, workspace.instances, now_s))
+        self.waiting.add(self._waiting(self._next_order, workspace, need, workspace.instances, now_s))
         self._next_order += 1
 
     def fits_site(self, workspace: Workspace) -> bool:
@@ -73,12 +68,15 @@ class BestEffortQueue:
         futures = self._places_left(now_s)
         hopeless: set[tuple[int, int, int, bool]] = set()
         chances = StartChances(self.board, now_s)
-        still: list[WaitingWorkspace] = []
-        for position, waiting in enumerate(self.waiting):
+        is_in_order = self.board.rules.backfilling is Backfilling.OFF
+        order = -1
+        while True:
+            line = self.waiting
+            is_next = is_in_order or futures > 0
+            waiting = line.after(order) if is_next else line.possible_after(order, chances)
+            if waiting is None:
+                return placed
             while waiting.left:
-                group, length_s = waiting.group, waiting.workspace.duration_s
-                if futures <= 0 and group is not None and chances.longest_s(group) < length_s:
-                    break
                 run = self._try(waiting, now_s, hopeless, may_wait=futures > 0)
                 if run is None:
                     break
@@ -86,13 +84,11 @@ class BestEffortQueue:
                 if run.start_s > run.ready_s:
                     futures -= 1
                 placed.append(run)
-            if waiting.left:
-                still.append(waiting)
-                if self.board.rules.backfilling is Backfilling.OFF:
-                    still += self.waiting[position + 1 :]
-                    break
-        self.waiting = still
-        return placed
+            if not waiting.left:
+                line.remove(waiting)
+            elif is_in_order:
+                return placed
+            order = waiting.order
 
     def begin(self, run: BestEffortRun, now_s: int) -> None:
         """The run starts. If it cannot be suspended, reservations must avoid it from now on."""
@@ -177,7 +173,8 @@ class BestEffortQueue:
             release(self.board, run, now_s)
             leave(self.board, run, now_s)
         waiting = [each for each in self.waiting if each.workspace.name == name]
-        self.waiting = [each for each in self.waiting if each.workspace.name != name]
+        for each in waiting:
+            self.waiting.remove(each)
         self._has_gaps = self._has_gaps or bool(runs)
         return bool(runs or waiting)
 
@@ -255,10 +252,16 @@ class BestEffortQueue:
 
     def _find(self, waiting: WaitingWorkspace, now_s: int, *, may_wait: bool) -> RunPlacement | None:
         board, workspace = self.board, waiting.workspace
-        with guarded(board, workspace):
-            if workspace.is_parallel:
-                return place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
-            return place_one(board, workspace, waiting.need, now_s)
+        if board.lent:
+            with guarded(board, workspace):
+                return self._place(waiting, now_s, may_wait=may_wait)
+        return self._place(waiting, now_s, may_wait=may_wait)
+
+    def _place(self, waiting: WaitingWorkspace, now_s: int, *, may_wait: bool) -> RunPlacement | None:
+        board, workspace = self.board, waiting.workspace
+        if workspace.is_parallel:
+            return place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
+        return place_one(board, workspace, waiting.need, now_s)
 
     def _take(self, waiting: WaitingWorkspace, place: RunPlacement, now_s: int) -> BestEffortRun:
         """Make a run of a place: slots, transfers, stays of its image."""
@@ -351,12 +354,11 @@ class BestEffortQueue:
     def _requeue(self, run: BestEffortRun, now_s: int) -> None:
         """Back into the queue, where it stood."""
         leave(self.board, run, now_s)
-        same = next((waiting for waiting in self.waiting if waiting.order == run.order), None)
+        same = self.waiting.get(run.order)
         if same is not None:
             same.left += run.together
             return
-        self.waiting.append(self._waiting(run.order, run.workspace, run.need, run.together, run.submitted_s))
-        self.waiting.sort(key=lambda waiting: waiting.order)
+        self.waiting.add(self._waiting(run.order, run.workspace, run.need, run.together, run.submitted_s))
 
     def _reconsider(self, now_s: int) -> list[BestEffortRun]:
         """Something ended before its time: let runs that wait for their nodes start earlier.
@@ -387,6 +389,12 @@ class BestEffortQueue:
     def _go_on_earlier(self, run: BestEffortRun, now_s: int) -> bool:
         """Plan the rest of a run that is suspended, or will be, anew if that ends it earlier."""
         board, old = self.board, run.segments
+        rules = board.rules.suspension.of(run.workspace)
+        left = [segment for segment in old if segment.end_s > now_s]
+        from_s = min(now_s, left[0].start_s)
+        overhead_s = rules.overhead_s(run.workspace.resources)
+        if not rules.is_migrating and is_tight(board.everything.rows, left, from_s, overhead_s):
+            return False
         board.vacate(run, now_s)
         rest = self._rest(run, now_s)
         is_better = bool(rest) and rest is not None and rest[-1].end_s < old[-1].end_s

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from outrider.core.model import LeasePiece, Resources, Workspace
-from outrider.core.nodes.timeline import FOREVER, NodeTimeline
+from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
 
 BYTES_PER_MIB = 1 << 20
 MEMORY_UNITS = {"memory_mib": BYTES_PER_MIB, "memory_gib": 1 << 30, "Memory": BYTES_PER_MIB}
@@ -224,6 +224,20 @@ def plan_run(
             return None
         start_s = next_fit(rows, shares, end_s)
     return None
+
+
+def is_tight(rows: Sequence[NodeTimeline], segments: Sequence[Segment], from_s: int, overhead_s: int) -> bool:
+    """Whether planned segments can end no earlier on their nodes: their shares are never free together
+    between them, and no segment waits for a disk. They begin at `from_s` at the earliest."""
+    for segment in segments:
+        shares = segment.shares
+        lost_s = max(segment.resume_s, segment.suspend_s)
+        if lost_s and lost_s > max(share.instances for share in shares) * overhead_s:
+            return False
+        if from_s < segment.start_s and next_fit(rows, shares, from_s) < segment.start_s:
+            return False
+        from_s = segment.end_s
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard, Yielding
-from outrider.core.nodes.timeline import NodeTimeline, numbers
+from outrider.core.nodes.node_timeline import NodeTimeline
+from outrider.core.nodes.timeline import numbers
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.planning import plan_at
 

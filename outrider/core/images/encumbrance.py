@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from outrider.core.nodes.timeline import FOREVER
+from outrider.core.nodes.node_timeline import FOREVER
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,7 +21,8 @@ from heapq import heapify, heappop, heappush
 
 from outrider.core.images.encumbrance import NOTHING, Encumbrance, beside, highest
 from outrider.core.model import Image, Node
-from outrider.core.nodes.timeline import FOREVER, mask_of, numbers
+from outrider.core.nodes.node_timeline import FOREVER
+from outrider.core.nodes.timeline import mask_of, numbers
 
 
 @dataclass(slots=True, eq=False)

@@ -3,14 +3,22 @@
 As the window [t, t + duration) slides to the right, a node's room can only grow when
 something on it ends at t, and only shrink when something on it begins at t + duration. The
 sweep therefore looks at each node once and afterwards only at those with a change at an
-edge of the window, instead of fitting anew at every candidate start.
+edge of the window, instead of fitting anew at every candidate start. Where much of a site is
+wanted most starts are ruled out by what is taken of all nodes together (see `total_use`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
+from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.timeline import SiteTimeline, mask_of, numbers
+
+EDGES_COUNTED = 64
+"""After so many starts in vain it is asked when there can be room at all."""
+STARTS_LISTED_S = 86_400
+"""For so long at a time the starts of all nodes are listed."""
 
 
 class SlotSweep:
@@ -79,13 +87,70 @@ class SlotSweep:
 
     def advance(self) -> int | None:
         """Move to the first start, from here on, with room for all; None if there is none."""
-        if self.total >= self._instances:
-            return self.start_s
-        for start_s, ended, begun in edges(self._timeline, self.start_s, self._duration_s):
+        if self._is_enough or self._pass_edges(EDGES_COUNTED):
+            return self.start_s if self._is_enough else None
+        is_whole = max(self._full.values()) == 1
+        for first_s, last_s in self._timeline.chances(
+            self._need, self._instances, self._duration_s, self._available, self.start_s
+        ):
+            start_s = self._first_start(first_s, last_s) if is_whole else first_s
+            if start_s is None:
+                continue
+            self.start_s = start_s
+            self._rooms = {}
+            self.total = self._count_all()
+            if not self._is_enough:
+                self._pass_edges(None)
+            return self.start_s if self._is_enough else None
+        return None
+
+    @property
+    def _is_enough(self) -> bool:
+        return self.total >= self._instances
+
+    def _pass_edges(self, most: int | None) -> bool:
+        """Move from start to start until there is room for all, or so many were in vain. Whether it is
+        over: there is room, or no start is left."""
+        for start_s, ended, begun in islice(edges(self._timeline, self.start_s, self._duration_s), most):
             self.start_s = start_s
             self._recount(ended, begun)
-            if self.total >= self._instances:
-                return start_s
+            if self._is_enough:
+                return True
+        return most is None
+
+    def _first_start(self, from_s: int, to_s: int) -> int | None:
+        """The first of these starts with room for all, where a node has room for one instance or none."""
+        while from_s <= to_s:
+            last_s = min(to_s, from_s + STARTS_LISTED_S)
+            if self._timeline.is_quiet(from_s, FOREVER):
+                last_s = to_s
+            found_s = self._first_listed(from_s, last_s)
+            if found_s is not None:
+                return found_s
+            from_s = last_s + 1
+        return None
+
+    def _first_listed(self, from_s: int, to_s: int) -> int | None:
+        """The same by a list of when each node is free for long enough: nodes are not counted anew at each
+        start."""
+        timeline = self._timeline
+        rows, need, duration_s = timeline.rows, self._need, self._duration_s
+        touched = timeline.touched(from_s, to_s + duration_s)
+        changes = {from_s: 0}
+        for capacity, nodes in timeline.by_capacity.items():
+            if not self._full[capacity]:
+                continue
+            usable = nodes & self._available
+            changes[from_s] += (usable & ~touched).bit_count()
+            for node in numbers(usable & touched):
+                for first_s, last_s in rows[node].starts(need, duration_s, from_s, to_s):
+                    changes[first_s] = changes.get(first_s, 0) + 1
+                    changes[last_s + 1] = changes.get(last_s + 1, 0) - 1
+        total = 0
+        for at_s in sorted(changes):
+            total += changes[at_s]
+            if total >= self._instances:
+                return at_s
         return None
 
     def _recount(self, ended: int, begun: int) -> None:

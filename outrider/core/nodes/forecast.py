@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.free_order import FreeOrder
-from outrider.core.nodes.timeline import FOREVER, NodeTimeline
+from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
 
 MOST_NEEDS = 32
 """For so many needs the order of the nodes is kept, those that were asked for last."""

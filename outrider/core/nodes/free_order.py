@@ -11,7 +11,8 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 
-from outrider.core.nodes.timeline import FOREVER, mask_of, numbers
+from outrider.core.nodes.node_timeline import FOREVER
+from outrider.core.nodes.timeline import mask_of, numbers
 
 MANY = 8
 """Where more than this part of all nodes, as a divisor, has changed, they are sorted anew."""

@@ -1,22 +1,20 @@
 """The slot table: what every node can still give, over half-open intervals of time.
 
-`NodeTimeline` is one node: a step function kept as two parallel lists. `SiteTimeline` is all
-of them, with an index by time bucket that tells at once which nodes are untouched in an
-interval, so that a decision does not look at 10,000 nodes one by one. Amounts are packed
-(see `capacity`); nodes are numbered in the order given and keep that number.
+`SiteTimeline` is the `NodeTimeline`s of all nodes, with an index by time bucket that tells at once which
+nodes are untouched in an interval, so that a decision does not look at 10,000 nodes one by one. Amounts are
+packed (see `capacity`); nodes are numbered in the order given and keep that number.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from outrider.core.model import Node
 from outrider.core.nodes.capacity import ResourceLayout
-
-FOREVER = 1 << 62
-"""Later than any instant: the open end of the last step."""
+from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
+from outrider.core.nodes.total_use import TotalsMark, TotalUse
 
 BUCKET_S = 3600
 """The index's grain. Shorter buckets answer finer but cost more to keep for long leases."""
@@ -25,179 +23,8 @@ BUCKET_S = 3600
 Lease = tuple[Sequence[tuple[int, int]], int, int]
 """Amounts on nodes, from when to when."""
 
-IndexMark = tuple[dict[int, int], dict[int, int], dict[int, int], list[int]]
+IndexMark = tuple[dict[int, int], dict[int, int], dict[int, int], list[int], TotalsMark | None]
 """What the index of a site's slot tables said at some instant."""
-
-
-class NodeTimeline:
-    """What one node can give at each instant: `free[i]` throughout `[times[i], times[i+1])`."""
-
-    __slots__ = ("_guard", "_layout", "capacity", "free", "times")
-
-    def __init__(self, layout: ResourceLayout, capacity: int) -> None:
-        self._layout = layout
-        self._guard = layout.guard
-        self.capacity = capacity
-        self.times = [0]
-        self.free = [capacity]
-
-    def copy(self) -> NodeTimeline:
-        """The same, to be changed apart."""
-        row = NodeTimeline(self._layout, self.capacity)
-        row.times, row.free = list(self.times), list(self.free)
-        return row
-
-    def free_at(self, at_s: int) -> int:
-        return self.free[bisect_right(self.times, at_s) - 1]
-
-    def fits(self, need: int, start_s: int, end_s: int) -> bool:
-        """Whether `need` is free throughout [start_s, end_s)."""
-        times, free, guard = self.times, self.free, self._guard
-        index = bisect_right(times, start_s)
-        if ((free[index - 1] | guard) - need) & guard != guard:
-            return False
-        last = len(times)
-        while index < last and times[index] < end_s:
-            if ((free[index] | guard) - need) & guard != guard:
-                return False
-            index += 1
-        return True
-
-    def free_until(self, need: int, start_s: int, end_s: int = FOREVER) -> int:
-        """The first instant from `start_s` on at which `need` does not fit; at most `end_s`."""
-        times, free, guard = self.times, self.free, self._guard
-        index = bisect_right(times, start_s) - 1
-        if ((free[index] | guard) - need) & guard != guard:
-            return start_s
-        last = len(times) - 1
-        while index < last:
-            index += 1
-            if times[index] >= end_s:
-                return end_s
-            if ((free[index] | guard) - need) & guard != guard:
-                return times[index]
-        return end_s
-
-    def next_fit(self, need: int, start_s: int) -> int:
-        """The first instant from `start_s` on at which `need` fits; FOREVER if it never does."""
-        times, free, guard = self.times, self.free, self._guard
-        index = bisect_right(times, start_s) - 1
-        if ((free[index] | guard) - need) & guard == guard:
-            return start_s
-        for later in range(index + 1, len(times)):
-            if ((free[later] | guard) - need) & guard == guard:
-                return times[later]
-        return FOREVER
-
-    def most(self, need: int, start_s: int, end_s: int, limit: int) -> int:
-        """How many times `need` fits throughout [start_s, end_s), at most `limit`."""
-        times, free, guard = self.times, self.free, self._guard
-        index = bisect_right(times, start_s) - 1
-        if ((free[index] | guard) - need) & guard != guard:
-            return 0
-        stop = bisect_left(times, end_s)
-        if self._layout.is_single and need:
-            return min(limit, min(free[index:stop]) // need)
-        count = limit
-        while index < stop and count:
-            count = self._layout.most(need, free[index], count)
-            index += 1
-        return count
-
-    def changes_at(self, at_s: int) -> bool:
-        """Whether what is free changes at this very instant."""
-        index = bisect_left(self.times, at_s)
-        return index < len(self.times) and self.times[index] == at_s
-
-    def grows_at(self, at_s: int) -> bool:
-        """Whether there is more of any resource from this very instant on."""
-        before, after = self._around(at_s)
-        return not self._layout.fits(after, before)
-
-    def shrinks_at(self, at_s: int) -> bool:
-        """Whether there is less of any resource from this very instant on."""
-        before, after = self._around(at_s)
-        return not self._layout.fits(before, after)
-
-    def _around(self, at_s: int) -> tuple[int, int]:
-        """What is free just before an instant, and from it on."""
-        index = bisect_left(self.times, at_s)
-        if index == len(self.times) or self.times[index] != at_s:
-            return self.free[index - 1], self.free[index - 1]
-        return self.free[max(0, index - 1)], self.free[index]
-
-    def next_change(self, after_s: int) -> int:
-        """The first instant after `after_s` at which what is free changes; FOREVER if none."""
-        index = bisect_right(self.times, after_s)
-        return self.times[index] if index < len(self.times) else FOREVER
-
-    def steps(self, start_s: int, end_s: int) -> Iterator[tuple[int, int, int]]:
-        """What is free in an interval, step by step: the amount, from when to when."""
-        while start_s < end_s:
-            until_s = min(end_s, self.next_change(start_s))
-            yield self.free_at(start_s), start_s, until_s
-            start_s = until_s
-
-    def reserve(self, need: int, start_s: int, end_s: int) -> None:
-        if start_s >= end_s:
-            raise ValueError(f"the interval [{start_s}, {end_s}) is empty")
-        if not self.fits(need, start_s, end_s):
-            raise ValueError(f"{self._layout.unpack(need)} is not free throughout [{start_s}, {end_s})")
-        self._add(-need, start_s, end_s)
-
-    def release(self, need: int, start_s: int, end_s: int) -> None:
-        if start_s >= end_s:
-            raise ValueError(f"the interval [{start_s}, {end_s}) is empty")
-        index, stop = bisect_right(self.times, start_s) - 1, bisect_left(self.times, end_s)
-        for free in self.free[index:stop]:
-            if not self._layout.fits(free + need, self.capacity):
-                raise ValueError(f"{self._layout.unpack(need)} was never reserved in [{start_s}, {end_s})")
-        self._add(need, start_s, end_s)
-
-    def is_untouched(self, start_s: int, end_s: int) -> bool:
-        """Whether everything the node has is free throughout [start_s, end_s)."""
-        index, stop = bisect_right(self.times, start_s) - 1, bisect_left(self.times, end_s)
-        capacity = self.capacity
-        return all(free == capacity for free in self.free[index:stop])
-
-    def forget_before(self, at_s: int) -> None:
-        """Drop the steps that ended before `at_s`; what is asked of the past then is undefined."""
-        index = bisect_right(self.times, at_s) - 1
-        if index > 0:
-            del self.times[:index], self.free[:index]
-            self.times[0] = 0
-
-    def steps_of(self, changes: dict[int, int]) -> tuple[list[int], list[int]]:
-        """The steps of a row on which so much more, or less, is taken from each of some instants on."""
-        times, free = [0], [self.capacity]
-        taken = 0
-        for at_s in sorted(changes):
-            if changes[at_s]:
-                taken += changes[at_s]
-                if not self._layout.fits(taken, self.capacity):
-                    raise ValueError(f"more is reserved at {at_s} than the node has")
-                times.append(at_s)
-                free.append(self.capacity - taken)
-        return times, free
-
-    def _add(self, amount: int, start_s: int, end_s: int) -> None:
-        times, free = self.times, self.free
-        first = bisect_left(times, start_s)
-        if first == len(times) or times[first] != start_s:
-            times.insert(first, start_s)
-            free.insert(first, free[first - 1])
-        stop = bisect_left(times, end_s, first)
-        if stop == len(times) or times[stop] != end_s:
-            times.insert(stop, end_s)
-            free.insert(stop, free[stop - 1])
-        for index in range(first, stop):
-            free[index] += amount
-        # Neighbours that became equal are one step: the later boundary first, so that the
-        # earlier index stays true.
-        if free[stop] == free[stop - 1]:
-            del free[stop], times[stop]
-        if first and free[first] == free[first - 1]:
-            del free[first], times[first]
 
 
 class SiteTimeline:
@@ -221,6 +48,8 @@ class SiteTimeline:
         self.changes = 0
         """How often anything was reserved or released: what was derived before is void."""
         self._is_tidy = is_tidy
+        # Of a table that is asked for early starts.
+        self._totals = TotalUse(self.layout, self.by_capacity) if is_tidy else None
         self._touched: dict[int, int] = {}
         # Instants at which something was to begin or to end, with the nodes. What is released
         # stays listed: looking at a node in vain is cheaper than knowing whether another lease
@@ -234,6 +63,19 @@ class SiteTimeline:
         for index in range(bisect_right(self._instants, at_s), len(self._instants)):
             instant_s = self._instants[index]
             yield instant_s, self._begins.get(instant_s, 0), self._ends.get(instant_s, 0)
+
+    def chances(
+        self, need: int, instances: int, duration_s: int, available: int, from_s: int
+    ) -> Iterator[tuple[int, int]]:
+        """The first and the last of the starts from `from_s` on for which all nodes together have room for
+        so many instances for so long, as often as there are any: at no other start there is room."""
+        if self._totals is None:
+            yield from_s, FOREVER
+            return
+        for open_s, close_s in self._totals.openings(need, instances, available, from_s):
+            last_s = FOREVER if close_s is None else close_s - duration_s
+            if open_s <= last_s:
+                yield open_s, last_s
 
     def touched(self, start_s: int, end_s: int) -> int:
         """A mask of nodes that holds each one of which anything is taken in [start_s, end_s).
@@ -266,6 +108,22 @@ class SiteTimeline:
                 mask |= 1 << number
         return mask
 
+    def free_spans(self, need: int, at_s: int, nodes: int) -> tuple[list[tuple[int, int]], int]:
+        """Until when those of some nodes that are free at an instant stay so, the longest first; and a mask
+        of them."""
+        spans: list[tuple[int, int]] = []
+        mask = 0
+        guard, rows = self.layout.guard, self.rows
+        for number in numbers(nodes):
+            row = rows[number]
+            index = bisect_right(row.times, at_s)
+            if ((row.free[index - 1] | guard) - need) & guard == guard:
+                is_last = index == len(row.times)
+                spans.append((FOREVER if is_last else row.free_until(need, at_s), number))
+                mask |= 1 << number
+        spans.sort(reverse=True)
+        return spans, mask
+
     def reserve(self, number: int, need: int, start_s: int, end_s: int) -> None:
         self.reserve_all(((number, need),), start_s, end_s)
 
@@ -275,11 +133,15 @@ class SiteTimeline:
     def reserve_all(self, amounts: Iterable[tuple[int, int]], start_s: int, end_s: int) -> None:
         """Take an amount from each of several nodes for the same time."""
         mask = 0
+        taken: dict[int, int] = {}
         for number, need in amounts:
-            self.rows[number].reserve(need, start_s, end_s)
+            row = self.rows[number]
+            row.reserve(need, start_s, end_s)
             if need:
                 mask |= 1 << number
+                taken[row.capacity] = taken.get(row.capacity, 0) + need
         self.changes += 1
+        self._count(taken, start_s, end_s)
         for instant_s in (start_s, end_s):
             if instant_s not in self._begins and instant_s not in self._ends:
                 insort(self._instants, instant_s)
@@ -293,28 +155,38 @@ class SiteTimeline:
         begins[start_s] = begins.get(start_s, 0) | mask
         ends[end_s] = ends.get(end_s, 0) | mask
 
+    def _count(self, taken: dict[int, int], start_s: int, end_s: int) -> None:
+        if self._totals is not None and start_s < end_s:
+            self._totals.take(taken, start_s, end_s)
+
     def release_all(self, amounts: Iterable[tuple[int, int]], start_s: int, end_s: int) -> None:
         """Give back an amount on each of several nodes for the same time."""
         self.changes += 1
         first, last = start_s // BUCKET_S, (end_s - 1) // BUCKET_S
+        given: dict[int, int] = {}
         for number, need in amounts:
             row = self.rows[number]
             row.release(need, start_s, end_s)
+            given[row.capacity] = given.get(row.capacity, 0) - need
             if self._is_tidy:
                 bit = 1 << number
                 for bucket in range(first, last + 1):
                     mask = self._touched.get(bucket, 0)
                     if mask & bit and row.is_untouched(bucket * BUCKET_S, (bucket + 1) * BUCKET_S):
                         self._touched[bucket] = mask ^ bit
+        self._count(given, start_s, end_s)
 
     def mark_index(self) -> IndexMark:
         """The index as it is, for `back_to_index`."""
-        return dict(self._touched), dict(self._begins), dict(self._ends), list(self._instants)
+        totals = None if self._totals is None else self._totals.mark()
+        return dict(self._touched), dict(self._begins), dict(self._ends), list(self._instants), totals
 
     def back_to_index(self, mark: IndexMark) -> None:
         """The index is what it was; the rows are the caller's to put back."""
         self.changes += 1
-        self._touched, self._begins, self._ends, self._instants = mark
+        self._touched, self._begins, self._ends, self._instants, totals = mark
+        if self._totals is not None and totals is not None:
+            self._totals.back_to(totals)
 
     def touched_buckets(self, start_s: int, end_s: int) -> dict[int, int]:
         """What the index says of [start_s, end_s), for `put_back`."""
@@ -327,9 +199,13 @@ class SiteTimeline:
     ) -> None:
         """Take again what `release_all` has just given back; the index says `touched` again."""
         self.changes += 1
+        taken: dict[int, int] = {}
         for number, need in amounts:
-            self.rows[number].reserve(need, start_s, end_s)
+            row = self.rows[number]
+            row.reserve(need, start_s, end_s)
+            taken[row.capacity] = taken.get(row.capacity, 0) + need
         self._touched.update(touched)
+        self._count(taken, start_s, end_s)
 
     def fill(self, leases: Iterable[Lease], now_s: int) -> None:
         """Reserve many at once in a table in which nothing is reserved; what was over long ago is left out.
@@ -357,6 +233,9 @@ class SiteTimeline:
             self.rows[number].times, self.rows[number].free = times, free
         for mask, start_s, end_s in listed:
             self._list(mask, start_s, end_s)
+        for number, changes in taken.items():
+            if self._totals is not None:
+                self._totals.enter(self.rows[number].capacity, changes)
         self._instants = sorted(self._begins.keys() | self._ends.keys())
         self.changes += 1
 
@@ -393,6 +272,8 @@ class SiteTimeline:
         for instant_s in self._instants[:gone]:
             self._begins.pop(instant_s, None)
             self._ends.pop(instant_s, None)
+        if self._totals is not None:
+            self._totals.forget_before(at_s)
         del self._instants[:gone]
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from outrider.core.images.pools import Life
 from outrider.core.leases.nodes import NodeOrder, NodeState
 from outrider.core.model import Image, Workspace
-from outrider.core.nodes.timeline import FOREVER, numbers
+from outrider.core.nodes.node_timeline import FOREVER
+from outrider.core.nodes.timeline import numbers
 from outrider.core.reservations.book import Book
 
 

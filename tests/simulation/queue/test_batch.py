@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.besteffort import CountedJob, EasyQueue, Policy
+from outrider.core.besteffort.counted import CountedJob, EasyQueue, Policy
 from outrider.sim.batch import (
     BatchLog,
     Intervals,

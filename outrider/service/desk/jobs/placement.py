@@ -17,7 +17,8 @@ from outrider.core.besteffort.job_placement import (
     place_job,
 )
 from outrider.core.nodes.forecast import BusyForecast, Taken
-from outrider.core.nodes.timeline import FOREVER, mask_of
+from outrider.core.nodes.node_timeline import FOREVER
+from outrider.core.nodes.timeline import mask_of
 from outrider.core.reservations.refusal import size
 from outrider.rms.base import RmsJob, Sight
 from outrider.service.desk.jobs.job import JobEntry, JobImage, Stage

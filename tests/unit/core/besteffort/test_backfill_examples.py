@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.besteffort import (
+from outrider.core.besteffort.counted import (
     Block,
     CountedJob,
     CountedQueue,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.core.besteffort import Block, Policy
+from outrider.core.besteffort.counted import Block, Policy
 from outrider.sim.batch import run_batch
 
 # One job: submitted at, processors, estimate, real run time.

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.besteffort import (
+from outrider.core.besteffort.counted import (
     Block,
     CountedJob,
     CountedQueue,

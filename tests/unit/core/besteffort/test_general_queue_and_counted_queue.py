@@ -15,8 +15,8 @@ from random import Random
 
 import pytest
 
-from outrider.core.besteffort import Policy
 from outrider.core.besteffort.board import Backfilling, BestEffortRun, QueueRules
+from outrider.core.besteffort.counted import Policy
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.model import Node, Resources, Workspace
 from outrider.core.scheduler import Scheduler

@@ -21,7 +21,7 @@ from outrider.core.links.best_effort import BestEffortLink, slots_of
 from outrider.core.links.links import ExclusiveLinks
 from outrider.core.model import Image, Node, Resources, Transfer
 from outrider.core.nodes.forecast import BusyForecast, Taken
-from outrider.core.nodes.timeline import FOREVER
+from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.reservations.book import Book, Shipping, Terms
 
 RATE = 10

@@ -18,7 +18,7 @@ from outrider.core.besteffort.suspension import (
 )
 from outrider.core.model import Node, Resources, Workspace
 from outrider.core.nodes.capacity import ResourceLayout
-from outrider.core.nodes.timeline import NodeTimeline
+from outrider.core.nodes.node_timeline import NodeTimeline
 from outrider.core.reservations.admission import Accepted, Rejected
 from outrider.core.scheduler import Decided, Scheduler
 from outrider.sim.setup import Setup

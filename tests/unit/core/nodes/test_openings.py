@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.forecast import BusyForecast, Taken
-from outrider.core.nodes.timeline import FOREVER
+from outrider.core.nodes.node_timeline import FOREVER
 
 NODES = 12
 CPUS = 4

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.core.model import Node, Resources
+from outrider.core.nodes import earliest_slots
 from outrider.core.nodes.earliest_slots import SlotSweep, next_edge
 from outrider.core.nodes.timeline import SiteTimeline
 from tests.amount import examples
@@ -46,11 +50,14 @@ def room_at(naive: NaiveSlots, need: int, start_s: int, duration_s: int, instanc
     )
 
 
+@pytest.mark.parametrize(("edges_counted", "listed_s"), [(64, 86_400), (0, 2), (1, 86_400)])
 @SETTINGS
 @given(
     booked(), st.integers(1, 6), st.integers(0, 3), st.integers(1, 5), st.integers(0, 6), st.integers(0, 15)
 )
 def test_the_first_start_with_room_is_found(
+    edges_counted: int,
+    listed_s: int,
     site: tuple[SiteTimeline, NaiveSlots, int],
     instances: int,
     need: int,
@@ -62,9 +69,13 @@ def test_the_first_start_with_room_is_found(
     allowed = timeline.everyone & ~broken
     from_s = now_s + later_s
 
-    found = SlotSweep(
-        timeline, instances=instances, need=need, duration_s=duration_s, start_s=from_s, available=allowed
-    ).advance()
+    with (
+        patch.object(earliest_slots, "EDGES_COUNTED", edges_counted),
+        patch.object(earliest_slots, "STARTS_LISTED_S", listed_s),
+    ):
+        found = SlotSweep(
+            timeline, instances=instances, need=need, duration_s=duration_s, start_s=from_s, available=allowed
+        ).advance()
 
     assert found == next(
         (

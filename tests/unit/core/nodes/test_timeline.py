@@ -18,7 +18,8 @@ from hypothesis.stateful import (
 from outrider.core.model import Node, Resources
 from outrider.core.nodes import timeline as module
 from outrider.core.nodes.capacity import ResourceLayout
-from outrider.core.nodes.timeline import FOREVER, NodeTimeline, SiteTimeline, numbers
+from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
+from outrider.core.nodes.timeline import SiteTimeline, numbers
 from tests.amount import examples
 from tests.unit.core.naive_slots import NaiveSlots, intervals
 

@@ -10,7 +10,7 @@ import pytest
 
 from outrider.core.besteffort.board import QueueRules
 from outrider.core.besteffort.suspension import SuspensionRules
-from outrider.core.model import LeasePiece, Workspace
+from outrider.core.model import LeasePiece, Resources, Workspace
 from outrider.core.reservations.admission import Accepted, assess
 from outrider.core.reservations.book import Book
 from outrider.core.reservations.trial import Trial
@@ -148,7 +148,7 @@ def test_a_trial_that_is_undone_leaves_no_trace() -> None:
     for seed in range(400):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=chance.random() < 0.5)
-        before = snapshot(book)
+        before, chances = snapshot(book), chances_of(book, now_s)
 
         trial = Trial(book, now_s)
         for name in sorted(book.entries):
@@ -157,6 +157,14 @@ def test_a_trial_that_is_undone_leaves_no_trace() -> None:
         trial.undo()
 
         assert snapshot(book) == before, seed
+        assert chances_of(book, now_s) == chances, seed
+
+
+def chances_of(book: Book, now_s: int) -> list[tuple[int, int]]:
+    """When all nodes together have room for one instance each, for a second."""
+    timeline = book.timeline
+    need = timeline.layout.pack(Resources.of(cpus=1))
+    return list(timeline.chances(need, len(timeline.nodes), 1, timeline.everyone, now_s))
 
 
 def test_whoever_moved_keeps_its_deadline_and_no_node_gives_twice() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from outrider.core.besteffort.counted import CountedJob, already_known, not_running, too_wide
+from outrider.core.besteffort.counted.jobs import CountedJob, already_known, not_running, too_wide
 
 
 class EasyQueue:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.core.besteffort.counted import (
+from outrider.core.besteffort.counted.easy import EasyQueue
+from outrider.core.besteffort.counted.jobs import (
     Block,
     CountedJob,
     CountedQueue,
@@ -18,7 +19,6 @@ from outrider.core.besteffort.counted import (
     not_running,
     too_wide,
 )
-from outrider.core.besteffort.easy_backfill import EasyQueue
 from outrider.core.nodes.free_profile import FreeProfile
 
 

@@ -1,0 +1,221 @@
+"""The slot table of one node: a step function of what it can still give, kept as two parallel lists.
+
+Amounts are packed (see `capacity`); intervals are half-open.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from outrider.core.nodes.capacity import ResourceLayout
+
+FOREVER = 1 << 62
+"""Later than any instant: the open end of the last step."""
+
+
+class NodeTimeline:
+    """What one node can give at each instant: `free[i]` throughout `[times[i], times[i+1])`."""
+
+    __slots__ = ("_guard", "_layout", "capacity", "free", "times")
+
+    def __init__(self, layout: ResourceLayout, capacity: int) -> None:
+        self._layout = layout
+        self._guard = layout.guard
+        self.capacity = capacity
+        self.times = [0]
+        self.free = [capacity]
+
+    def copy(self) -> NodeTimeline:
+        """The same, to be changed apart."""
+        row = NodeTimeline(self._layout, self.capacity)
+        row.times, row.free = list(self.times), list(self.free)
+        return row
+
+    def free_at(self, at_s: int) -> int:
+        return self.free[bisect_right(self.times, at_s) - 1]
+
+    def fits(self, need: int, start_s: int, end_s: int) -> bool:
+        """Whether `need` is free throughout [start_s, end_s)."""
+        times, free, guard = self.times, self.free, self._guard
+        index = bisect_right(times, start_s)
+        if ((free[index - 1] | guard) - need) & guard != guard:
+            return False
+        last = len(times)
+        while index < last and times[index] < end_s:
+            if ((free[index] | guard) - need) & guard != guard:
+                return False
+            index += 1
+        return True
+
+    def free_until(self, need: int, start_s: int, end_s: int = FOREVER) -> int:
+        """The first instant from `start_s` on at which `need` does not fit; at most `end_s`."""
+        times, free, guard = self.times, self.free, self._guard
+        index = bisect_right(times, start_s) - 1
+        if ((free[index] | guard) - need) & guard != guard:
+            return start_s
+        last = len(times) - 1
+        while index < last:
+            index += 1
+            if times[index] >= end_s:
+                return end_s
+            if ((free[index] | guard) - need) & guard != guard:
+                return times[index]
+        return end_s
+
+    def next_fit(self, need: int, start_s: int) -> int:
+        """The first instant from `start_s` on at which `need` fits; FOREVER if it never does."""
+        times, free, guard = self.times, self.free, self._guard
+        index = bisect_right(times, start_s) - 1
+        if ((free[index] | guard) - need) & guard == guard:
+            return start_s
+        for later in range(index + 1, len(times)):
+            if ((free[later] | guard) - need) & guard == guard:
+                return times[later]
+        return FOREVER
+
+    def starts(self, need: int, duration_s: int, from_s: int, to_s: int) -> list[tuple[int, int]]:
+        """The first and the last of the starts from `from_s` to `to_s` at which `need` fits for so long, as
+        often as there are any."""
+        times, free, guard = self.times, self.free, self._guard
+        found: list[tuple[int, int]] = []
+        index = bisect_right(times, from_s) - 1
+        begun_s: int | None = None
+        at_s, last = from_s, len(times) - 1
+        while at_s <= to_s + duration_s if begun_s is not None else at_s <= to_s:
+            if ((free[index] | guard) - need) & guard == guard:
+                if begun_s is None:
+                    begun_s = at_s
+            elif begun_s is not None:
+                if at_s - begun_s >= duration_s:
+                    found.append((begun_s, min(to_s, at_s - duration_s)))
+                begun_s = None
+            if index == last:
+                break
+            index += 1
+            at_s = times[index]
+        if begun_s is not None:
+            found.append((begun_s, to_s))
+        return found
+
+    def most(self, need: int, start_s: int, end_s: int, limit: int) -> int:
+        """How many times `need` fits throughout [start_s, end_s), at most `limit`."""
+        times, free, guard = self.times, self.free, self._guard
+        index = bisect_right(times, start_s) - 1
+        if ((free[index] | guard) - need) & guard != guard:
+            return 0
+        stop = bisect_left(times, end_s)
+        if self._layout.is_single and need:
+            return min(limit, min(free[index:stop]) // need)
+        count = limit
+        while index < stop and count:
+            count = self._layout.most(need, free[index], count)
+            index += 1
+        return count
+
+    def changes_at(self, at_s: int) -> bool:
+        """Whether what is free changes at this very instant."""
+        index = bisect_left(self.times, at_s)
+        return index < len(self.times) and self.times[index] == at_s
+
+    def grows_at(self, at_s: int) -> bool:
+        """Whether there is more of any resource from this very instant on."""
+        before, after = self._around(at_s)
+        return not self._layout.fits(after, before)
+
+    def shrinks_at(self, at_s: int) -> bool:
+        """Whether there is less of any resource from this very instant on."""
+        before, after = self._around(at_s)
+        return not self._layout.fits(before, after)
+
+    def _around(self, at_s: int) -> tuple[int, int]:
+        """What is free just before an instant, and from it on."""
+        index = bisect_left(self.times, at_s)
+        if index == len(self.times) or self.times[index] != at_s:
+            return self.free[index - 1], self.free[index - 1]
+        return self.free[max(0, index - 1)], self.free[index]
+
+    def next_change(self, after_s: int) -> int:
+        """The first instant after `after_s` at which what is free changes; FOREVER if none."""
+        index = bisect_right(self.times, after_s)
+        return self.times[index] if index < len(self.times) else FOREVER
+
+    def steps(self, start_s: int, end_s: int) -> Iterator[tuple[int, int, int]]:
+        """What is free in an interval, step by step: the amount, from when to when."""
+        while start_s < end_s:
+            until_s = min(end_s, self.next_change(start_s))
+            yield self.free_at(start_s), start_s, until_s
+            start_s = until_s
+
+    def reserve(self, need: int, start_s: int, end_s: int) -> None:
+        first, stop, taken = self._steps_in(start_s, end_s)
+        guard = self._guard
+        for free in taken:
+            if ((free | guard) - need) & guard != guard:
+                raise ValueError(f"{self._layout.unpack(need)} is not free throughout [{start_s}, {end_s})")
+        self._add(-need, start_s, end_s, first, stop)
+
+    def release(self, need: int, start_s: int, end_s: int) -> None:
+        first, stop, taken = self._steps_in(start_s, end_s)
+        guard = self._guard
+        most = (self.capacity | guard) - need
+        for free in taken:
+            if (most - free) & guard != guard:
+                raise ValueError(f"{self._layout.unpack(need)} was never reserved in [{start_s}, {end_s})")
+        self._add(need, start_s, end_s, first, stop)
+
+    def _steps_in(self, start_s: int, end_s: int) -> tuple[int, int, list[int]]:
+        """Where the boundaries of an interval are, or belong, and what is free within it."""
+        if start_s >= end_s:
+            raise ValueError(f"the interval [{start_s}, {end_s}) is empty")
+        times = self.times
+        first = bisect_left(times, start_s)
+        stop = bisect_left(times, end_s, first)
+        if first < len(times) and times[first] == start_s:
+            return first, stop, self.free[first:stop]
+        return first, stop, self.free[first - 1 : stop]
+
+    def is_untouched(self, start_s: int, end_s: int) -> bool:
+        """Whether everything the node has is free throughout [start_s, end_s)."""
+        index, stop = bisect_right(self.times, start_s) - 1, bisect_left(self.times, end_s)
+        capacity = self.capacity
+        return all(free == capacity for free in self.free[index:stop])
+
+    def forget_before(self, at_s: int) -> None:
+        """Drop the steps that ended before `at_s`; what is asked of the past then is undefined."""
+        index = bisect_right(self.times, at_s) - 1
+        if index > 0:
+            del self.times[:index], self.free[:index]
+            self.times[0] = 0
+
+    def steps_of(self, changes: dict[int, int]) -> tuple[list[int], list[int]]:
+        """The steps of a row on which so much more, or less, is taken from each of some instants on."""
+        times, free = [0], [self.capacity]
+        taken = 0
+        for at_s in sorted(changes):
+            if changes[at_s]:
+                taken += changes[at_s]
+                if not self._layout.fits(taken, self.capacity):
+                    raise ValueError(f"more is reserved at {at_s} than the node has")
+                times.append(at_s)
+                free.append(self.capacity - taken)
+        return times, free
+
+    def _add(self, amount: int, start_s: int, end_s: int, first: int, stop: int) -> None:
+        times, free = self.times, self.free
+        # The end first, so that the start's place stays true.
+        if stop == len(times) or times[stop] != end_s:
+            times.insert(stop, end_s)
+            free.insert(stop, free[stop - 1])
+        if times[first] != start_s:
+            times.insert(first, start_s)
+            free.insert(first, free[first - 1])
+            stop += 1
+        for index in range(first, stop):
+            free[index] += amount
+        # Neighbours that became equal are one step: the later boundary first, so that the
+        # earlier index stays true.
+        if free[stop] == free[stop - 1]:
+            del free[stop], times[stop]
+        if first and free[first] == free[first - 1]:
+            del free[first], times[first]
