@@ -4,6 +4,8 @@
 # make bench  speed, as ratios to a baseline in one run   make lint   ruff, mypy --strict, import-linter
 # make cachemgr.pyz   the node side as one file            make man    manual pages, from the parsers
 # make docs   the documentation as a site, in build/site: a link or an anchor that leads nowhere fails
+# make outrider-client   the Python client as a wheel, in build
+# make integrations   Snakemake, Parsl, Dask-jobqueue and submitit from the index, which tests submit with
 # make spank  the option --workspace= for the installed Slurm
 # make test-long   every test in its long form, for an hour and more
 # make test-versions   what concerns Slurm, on 22.05, 24.11 and 26.05 (as root; makes two chroots), walks through
@@ -30,7 +32,7 @@ BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo demo-embedded demo-sim test test-long test-versions lint bytecode bench docs tools clean man spank \
-        cachemgr.pyz
+        cachemgr.pyz outrider-client integrations
 
 # As root it installs Slurm from Debian if there is none; without one it shows demo-embedded instead.
 demo: $(READY)
@@ -48,6 +50,7 @@ demo-sim: $(READY)
 PYTEST = $(BIN)/python -m pytest
 AGAIN  = $(PYTEST) --last-failed --last-failed-no-failures none --maxfail 10
 test: $(READY) tools
+	@$(MAKE) --no-print-directory integrations || echo "tools that users submit with are not tried"
 	$(MAKE) --no-print-directory --jobs 2 lint bytecode
 	$(PYTEST) -n $(AT_ONCE) --dist loadfile || $(AGAIN)
 
@@ -70,10 +73,10 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/vermin -t=3.9- --no-tips --quiet cachemgr plugins/pyxis
+	$(BIN)/vermin -t=3.9- --no-tips --quiet cachemgr outrider_client plugins/pyxis
 
 bytecode: $(READY)
-	@$(BIN)/python -m compileall -q outrider cachemgr testbed bench tools plugins
+	@$(BIN)/python -m compileall -q outrider outrider_client cachemgr testbed bench tools plugins
 	-@$(PYTEST) --collect-only -q >/dev/null
 
 bench: $(READY)
@@ -81,6 +84,21 @@ bench: $(READY)
 
 cachemgr.pyz:
 	$(PYTHON) tools/pyz.py $@ --interpreter '$(NODE_PYTHON) -IS' $(if $(BYTECODE_OF),--bytecode-of $(BYTECODE_OF))
+
+# Tools that users submit with, for tests of what they submit: in an environment of their own, made once.
+INTEGRATIONS := build/integrations
+integrations: $(INTEGRATIONS)/.ready build/accounting/.ready
+
+build/accounting/.ready: tools/accounting.sh
+	tools/accounting.sh build/accounting
+
+$(INTEGRATIONS)/.ready: tests/daemons/integrations/requirements.txt
+	$(PYTHON) -m venv $(INTEGRATIONS)
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+outrider-client:
+	$(PYTHON) -m pip wheel --no-deps --wheel-dir build outrider_client
 
 spank: plugins/slurm/spank_outrider.so
 
@@ -106,7 +124,7 @@ $(READY): setup.cfg pyproject.toml
 # starting). Only root can install it; without it those tests are skipped, except in CI, where they fail.
 TOOLS := acl aria2 btrfs-progs cpio curl debootstrap docker-registry e2fsprogs fdisk fish gcc genisoimage gridengine-client \
          gridengine-drmaa1.0 gridengine-exec gridengine-master groff-base iproute2 \
-         libc6-dev libslurm-dev lua5.4 lz4 munge openssh-client openssh-server openssl prometheus python3-simgrid \
+         libc6-dev libslurm-dev lua5.4 lz4 munge openssh-client openssh-server openssl parallel prometheus python3-simgrid \
          qemu-system-x86 qemu-utils rsync skopeo slurm-client slurm-wlm-basic-plugins slurmctld slurmd squashfs-tools systemd util-linux xfsprogs \
          xorriso zsh
 

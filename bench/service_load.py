@@ -19,8 +19,8 @@ from typing import Any
 from bench.service_process import BenchedService, get
 from bench.service_site import BenchedSite, images, wish
 from cachemgr.base.clock import SystemClock
-from outrider.cli.connection.client import Client
 from outrider.core.model import Image
+from outrider_client.transport import Transport
 
 Body = dict[str, Any]
 monotonic_s = SystemClock().monotonic_s
@@ -89,7 +89,7 @@ class Asks:
 
 def in_turn(service: BenchedService, verb: str, bodies: Iterator[Body]) -> dict[str, RequestTimes]:
     """One client, one request after the other, each over a connection of its own as the CLI does."""
-    client = Client(str(service.place.socket), SystemClock())
+    client = Transport(str(service.place.socket), SystemClock())
     found: dict[str, RequestTimes] = {}
     for body in bodies:
         before = service.used().cpu_s

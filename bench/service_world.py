@@ -157,7 +157,7 @@ class BookingSystem:
     def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> NoReturn:
         raise _no_jobs()
 
-    def note(self, job: str, text: str) -> NoReturn:
+    def note(self, job: str, text: str, start_s: int | None = None) -> NoReturn:
         raise _no_jobs()
 
     def ticket(self, job: str, text: str) -> NoReturn:

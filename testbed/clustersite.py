@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import cachemgr
 import outrider
+import outrider_client
 from outrider.cli.demo.images import write_image
 from outrider.cli.installing.common.pyz import pack
 from outrider.cli.installing.common.shipped import package_file, shipped
@@ -44,7 +45,7 @@ IN_ITS_FOLDER = ("/bin/sh", "-c", 'mkdir -p /run/outrider && exec "$@"', "sh")
 
 # With bytecode, as pip does it: users cannot write it, and their commands would compile everything each time.
 INSTALLED = (
-    'set -e; mkdir -p "$1"; cp -r --preserve=timestamps "$2" "$3" "$1"; '
+    'set -e; mkdir -p "$1"; cp -r --preserve=timestamps "$2" "$3" "$4" "$1"; '
     '/usr/bin/python3 -m compileall -q "$1"; chmod -R go+rX "$1"'
 )
 
@@ -273,7 +274,7 @@ class ClusterSite(Generic[C]):
                 INSTALLED,
                 "sh",
                 PROGRAMS,
-                *(str(Path(each).parent) for each in (outrider.__file__, cachemgr.__file__)),
+                *(each.__path__[0] for each in (outrider, outrider_client, cachemgr)),
             ],
         )
         program = f'#!/bin/sh\nPYTHONPATH={PROGRAMS} exec /usr/bin/python3 -m outrider.cli.main "$@"\n'

@@ -17,9 +17,10 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCES = (
-    "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "outrider", "cachemgr", "prolog", "epilog",
-    "plugins",
+    "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "outrider", "outrider_client", "cachemgr",
+    "prolog", "epilog", "plugins",
 )  # fmt: skip
+CLIENT = "outrider_client"
 LINKED = ("testbed", "tools")
 BUILD_S, INSTALL_S = 300, 120
 
@@ -39,6 +40,15 @@ def built(folder: Path, sources: Path = REPOSITORY) -> Path:
                 shutil.copy(source, copy)
         _run(["pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), copy], BUILD_S)
     return next(folder.glob("outrider-*.whl"))
+
+
+def client(folder: Path) -> Path:
+    """The client's own wheel, in that folder."""
+    with tempfile.TemporaryDirectory(prefix="outrider-wheel-") as copy:
+        package = Path(copy, CLIENT)
+        shutil.copytree(REPOSITORY / CLIENT, package, ignore=shutil.ignore_patterns("__pycache__"))
+        _run(["pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(package)], BUILD_S)
+    return next(folder.glob("outrider_client-*.whl"))
 
 
 def built_of(revision: str, folder: Path) -> Path | None:

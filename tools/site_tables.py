@@ -31,6 +31,7 @@ BEYOND = (
 )
 """The rows of what goes beyond the thesis that the site shows; the CSV has all."""
 MARK = re.compile(r"^<!-- table: (.+) -->$", re.MULTILINE)
+CLIENT = "<!-- reference: client -->"
 PHYSICAL = (
     "mean satisfaction",
     "got all they asked for",
@@ -43,7 +44,8 @@ PHYSICAL = (
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """A page with its tables. A mark that names none is an error, and the site is not built."""
-    return MARK.sub(lambda found: _made(found[1]), markdown)
+    whole = MARK.sub(lambda found: _made(found[1]), markdown)
+    return whole.replace(CLIENT, client()) if CLIENT in whole else whole
 
 
 def _made(name: str) -> str:
@@ -139,6 +141,14 @@ def _rows(name: str) -> Iterator[dict[str, str]]:
 def _table(heads: list[str], rows: list[list[str]], rules: list[str] | None = None) -> str:
     lines = [heads, rules or ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def client() -> str:
+    """What the Python client offers. mkdocs, as a program of its own, does not look for `tools` here."""
+    sys.path.append(str(ROOT))
+    from tools.client_reference import reference
+
+    return reference()
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -97,6 +97,8 @@ class RmsJob:
     nodes: tuple[str, ...] = ()
     start_s: int | None = None
     metadata: str | None = None
+    is_hint: bool = False
+    """Whether the metadata were only noticed in what it runs: its image is brought, and it is never held."""
     reservation: str | None = None
     account: str = ""
     is_held_by_us: bool = False
@@ -253,8 +255,12 @@ class BatchSystem(Protocol):
         job wants, if it runs elsewhere by now, or if it is suspended.
         """
 
-    def note(self, job: str, text: str) -> None:
-        """Show a line to the user where jobs are listed, in place of an earlier one."""
+    def note(self, job: str, text: str, start_s: int | None = None) -> None:
+        """Show a line to the user where jobs are listed, in place of an earlier one.
+
+        `start_s` is when a job that we hold is expected to start, or None if nobody knows: where the batch
+        system shows expected starts, it shows that one from then on, or none.
+        """
 
     def ticket(self, job: str, text: str) -> None:
         """Let a job carry this text to the hooks on its nodes, in place of an earlier one; empty is none.

@@ -295,6 +295,8 @@ class TellUser:
 
     job: str
     text: str
+    start_s: int | None = None
+    """When the job is expected to start, if it is held and that is known."""
 
 
 Call = Look | Carry | TellNode | AskProgram | AskEvent | ResolveImage | DropLookup | TellUser

@@ -1,7 +1,8 @@
 #!/usr/bin/python3 -ISBWignore
 """The smallest client's submission verifier: `#OUTRIDER key: value` lines of a script into `-ac`.
 
-Only the client sees the script. It decides nothing: the server's filter does. It tells
+Only the client sees the script, and the environment of whoever submits: where neither the job nor its script
+names an image, OUTRIDER_IMAGE_WANTED does. It decides nothing: the server's filter does. It tells
 who submits a job with an image at a terminal that it is held. What it refuses is what
 it cannot hand on: Grid Engine reads a line of an answer into 10000 bytes, and does not count.
 A job with an image that belongs to a reservation also gets the request without which the queue of
@@ -15,6 +16,7 @@ import re
 import sys
 
 MARK = "#OUTRIDER "
+WANTED = "OUTRIDER_IMAGE_WANTED"
 COMPLEX = "outrider_reservation"
 MOST_BYTES = 64 * 1024
 MOST_ANSWER_BYTES = 8000
@@ -53,25 +55,34 @@ def lines_of(path):
     return [line[len(MARK) :].strip() for line in lines if line.startswith(MARK)]
 
 
+def wanted(parameters):
+    """Under which name what is handed on, of the script or else the environment; and where it stands."""
+    is_binary = parameters.get("b", "n").lower() in ("y", "yes")
+    lines = [] if is_binary else lines_of(parameters.get("CMDNAME", ""))
+    if lines:
+        return "OUTRIDER", "\n".join(lines), f"the script begins with {len(lines)} #OUTRIDER lines"
+    # By a name of its own, since the server's filter also reads -v OUTRIDER=…, which counts more.
+    return WANTED, os.environ.get(WANTED, "").strip(), f"{WANTED} is a text"
+
+
 def correction(parameters):
-    """The context with the script's metadata, or nothing. Raises TooLong."""
+    """The context with the script's metadata, or the environment's, or nothing. Raises TooLong."""
     context = parameters.get("ac", "")
-    if parameters.get("b", "n").lower() in ("y", "yes") or has_image(context):
+    if has_image(context):
         return None
-    lines = lines_of(parameters.get("CMDNAME", ""))
-    if not lines:
+    name, text, place = wanted(parameters)
+    if not text or f"{WANTED}=" in context:
         return None
-    text = "\n".join(lines)
     if len(text) > MOST_METADATA_CHARACTERS:
         raise TooLong(
-            f"the script begins with {len(lines)} #OUTRIDER lines of {len(text)} characters, and at most "
-            f"{MOST_METADATA_CHARACTERS} can be handed on: write each key once"
+            f"{place} of {len(text)} characters, and at most {MOST_METADATA_CHARACTERS} can be handed on: "
+            "write each key once"
         )
     coded = base64.urlsafe_b64encode(text.encode()).decode()
-    after = ",".join(filter(None, [context, "OUTRIDER=base64:" + coded]))
+    after = ",".join(filter(None, [context, f"{name}=base64:{coded}"]))
     if size(after) > MOST_ANSWER_BYTES:
         raise TooLong(
-            f"the context (-ac) would have {size(after)} bytes with the script's #OUTRIDER lines, and at "
+            f"the context (-ac) would have {size(after)} bytes with what names the image, and at "
             f"most {MOST_ANSWER_BYTES} can be handed on: shorten it"
         )
     return None if context and not CONTEXT.fullmatch(context) else after

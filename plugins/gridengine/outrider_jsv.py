@@ -26,8 +26,9 @@ CONFIG = "/etc/outrider/jsv.json"
 QUEUES, OURS_TO_START = "/etc/outrider/queues", "outrider starts"
 WAKE = "/run/outrider/wake"
 """Opened and closed when a job is held: the service hears of that, and looks for the job."""
-HOLD, METADATA = "PARAM h u", "OUTRIDER"
-HELD, TICKET = "OUTRIDER_HELD", "OUTRIDER_TICKET"
+HOLD = "PARAM h u"
+METADATA, HELD, TICKET = "OUTRIDER", "OUTRIDER_HELD", "OUTRIDER_TICKET"
+WANTED = "OUTRIDER_IMAGE_WANTED"
 ENCODED = "base64:"
 MARKED = "ENV ADD OUTRIDER_RESERVED 1"
 """For jobs in any advance reservation: the starter on a job's other nodes asks for an image by it."""
@@ -35,7 +36,8 @@ NONE = "none"
 """The ticket of a managed job that has none of ours: it says that this filter has seen it."""
 # The lines that a verdict depends on; of all others nothing is kept, however long they are.
 HEARD = re.compile(
-    rb"PARAM (?:ac|ar|h|q_hard|l_hard|global_l_hard|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? "
+    rb"PARAM (?:ac|ar|h|q_hard|l_hard|global_l_hard|USER|JOB_ID|t_min|t_max) "
+    rb"|ENV ADD OUTRIDER(?:_TICKET|_IMAGE_WANTED)? "
 )
 OF_RESERVATIONS = ("outrider_reservation", "orsv")
 """The request without which the queue of Outrider's reservations takes no job, and its short name."""
@@ -235,14 +237,15 @@ class Job:
                 self.environment[name] = value
 
     def metadata(self):
-        """The text and whether it stands in the context, where the service looks for it, on one line: several
-        cannot be handed on as they are."""
-        for word in self.parameters.get("ac", "").split(","):
-            name, _, value = word.partition("=")
-            if name == METADATA:
-                return decoded(value), "\n" not in value
+        """The text, and whether it stands in the context, where the service looks for it, on one line."""
+        words = reversed(self.parameters.get("ac", "").split(","))
+        context = dict(word.partition("=")[::2] for word in words)
+        if METADATA in context:
+            return decoded(context[METADATA]), "\n" not in context[METADATA]
         value = self.environment.get(METADATA)
-        if value is None:
+        if value is None:  # what all of a user's jobs inherit counts where a job itself says nothing
+            value = context.get(WANTED) or self.environment.get(WANTED, "").strip()
+        if not value and METADATA not in self.environment:
             return None, False
         # The protocol writes a line break of a variable as these two letters.
         return decoded(value[: 2 * MOST_CODED_CHARACTERS].replace("\\n", "\n")), False
@@ -338,7 +341,7 @@ def verdict(lines, site, now_s):
     except Mistake as mistake:
         answer = [_refusal(f"outrider: {mistake}")]
     except Exception:  # noqa: BLE001 - a fault of ours: jobs that name no image are not our business
-        if not any(METADATA + "=" in line or "ENV ADD OUTRIDER " in line for line in lines):
+        if not any(re.search(r"\bOUTRIDER(?:_IMAGE_WANTED)?[= ]", line) for line in lines):
             answer = ACCEPTED
         else:
             answer = [_refusal("outrider: the submit filter has a fault: tell an administrator")]

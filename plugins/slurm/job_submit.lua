@@ -15,7 +15,8 @@ if not is_loaded then
       option = option or variables[index]:sub(1, 64):find("_outrider_workspace=", 1, true)
       index = index + 1
     end
-    local is_managed = option or (job_desc.comment or ""):sub(1, 65536):find("outrider:", 1, true)
+    local environment = job_desc.script and job_desc.environment or {}
+    local is_managed = option or (environment.OUTRIDER_IMAGE_WANTED or "") ~= "" or (job_desc.comment or ""):sub(1, 65536):find("outrider:", 1, true)
       or (job_desc.script or ""):sub(1, 65536):find("#OUTRIDER", 1, true)
     if not is_managed then return slurm.SUCCESS end
     slurm.log_user("%s", "outrider: the submit filter is broken, so the job is not accepted: "

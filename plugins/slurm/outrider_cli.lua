@@ -104,12 +104,25 @@ local function of_workspace(path)
   return found
 end
 
--- Whether this is a step of a job that there is already: its image has been taken care of.
+-- Whether this is a step of a job that there is already: its image has been taken care of. What nobody set
+-- has a word for that, and no number.
 local function is_step(options)
-  return read(options, "type") == "srun" and (os.getenv("SLURM_JOB_ID") or read(options, "jobid")) ~= nil
+  if read(options, "type") ~= "srun" then return false end
+  return os.getenv("SLURM_JOB_ID") ~= nil or (read(options, "jobid") or ""):find("^%d") ~= nil
 end
 
--- The statement that counts, in the same order as in slurmctld; and whether it is from a file.
+-- Whether slurmctld is not shown the environment: only of batch jobs, and of those what --export leaves.
+local function hides_environment(options)
+  local export = read(options, "export")
+  return read(options, "type") ~= "sbatch" or export ~= nil and export ~= "ALL" or os.getenv("SBATCH_EXPORT") ~= nil
+end
+
+-- What the environment says, and whether it has to be handed on.
+local function of_environment(options)
+  return metadata.of_variable(os.getenv(metadata.VARIABLE)), hides_environment(options)
+end
+
+-- The statement that counts, in the same order as in slurmctld; and whether it has to be handed on.
 local function statement_of(options)
   local known, of_plugin = pcall(field, options, "spank")
   known, of_plugin = pcall(field, known and of_plugin or {}, "outrider")
@@ -119,12 +132,18 @@ local function statement_of(options)
   if option and is_file(option) and not by_comment then return of_workspace(option), true end
   if option and not is_file(option) then return metadata.of_text(option, "--workspace") end
   if by_comment then return by_comment end
-  if read(options, "type") ~= "sbatch" then return nil end
+  if read(options, "type") ~= "sbatch" then return of_environment(options) end
   local wrapped = read(options, "wrap")
-  if wrapped then return metadata.of_script(wrapped) end
+  if wrapped then
+    local by_script = metadata.of_script(wrapped)
+    if by_script then return by_script end
+    return of_environment(options)
+  end
   local is_listed, path = pcall(function() return options.argv[1] end)
   local script = is_listed and type(path) == "string" and beginning(path)
-  return script and metadata.of_script(script) or nil
+  local by_script = script and metadata.of_script(script)
+  if by_script then return by_script end
+  return of_environment(options)
 end
 
 -- The values in the comment's form: image=…;digest=…. Nil if one has a semicolon, which divides there.
@@ -200,11 +219,11 @@ end
 
 local function pre_submit(options)
   if is_step(options) then return slurm.SUCCESS end
-  local statement, is_from_file = statement_of(options)
+  local statement, is_handed_on = statement_of(options)
   if not statement then return slurm.SUCCESS end
   local values, faults = metadata.checked(statement)
-  local text = #faults == 0 and is_from_file and in_a_comment(values)
-  if #faults == 0 and is_from_file and not text then
+  local text = #faults == 0 and is_handed_on and in_a_comment(values)
+  if #faults == 0 and is_handed_on and not text then
     faults[1] = statement.channel .. ": an address with a semicolon cannot be handed on: write it as %3B"
   end
   for _, fault in ipairs(faults) do tell(fault) end

@@ -31,6 +31,7 @@ metadata.MOST_FAULTS = 10
 metadata.MOST_ADDRESS_BYTES = 2048
 metadata.MOST_COMMENT_BYTES = 800 -- so that Slurm's 1024 hold it with the ticket
 metadata.TICKET = "outrider-ticket="
+metadata.VARIABLE = "OUTRIDER_IMAGE_WANTED" -- of the environment: what counts where a job itself says nothing
 metadata.STOP = "outrider-hold=priority" -- in front of a comment: the client asks for such a hold
 
 local KEYS = {
@@ -160,6 +161,48 @@ function metadata.of_text(text, channel)
     if found.is_full then return found end
   end
   return found
+end
+
+-- What the variable says, if it says anything: it is there to be emptied, too.
+function metadata.of_variable(text)
+  if type(text) ~= "string" or not text:sub(1, limits.text):find("%S") and #text <= limits.text then return nil end
+  return metadata.of_text(text, metadata.VARIABLE)
+end
+
+local STARTERS = { "apptainer", "singularity" }
+local VERBS = { exec = true, run = true, shell = true, start = true }
+
+-- An address that stands for itself: of a registry or a server, without what a shell would make of it.
+local function plain_address(word)
+  local text = word:gsub("^[\"']", "")
+  local rest = text:find("[\"';]")
+  if rest then text = text:sub(1, rest - 1) end
+  return #text <= metadata.MOST_ADDRESS_BYTES and text:find("^[a-z]+://[A-Za-z0-9._~:/@%%+=-]+$") and text or nil
+end
+
+-- The image that a script's first lines start something in, by --container-image= or by Apptainer's commands, or
+-- nil. It is a guess, which nothing but a transfer may follow from.
+function metadata.noticed(script)
+  for line in (script:sub(1, limits.head) .. "\n"):gmatch("([^\n]*)\n") do
+    local is_short = #line <= limits.line
+    local at, past = nil, nil
+    if is_short then at, past = line:find("--container-image=", 1, true) end
+    if at then
+      local address = line:match("^%S+", past + 1)
+      if address and address:find("^[A-Za-z0-9]") and not address:find("://", 1, true) then
+        address = "docker://" .. address:gsub("#", "/", 1)
+      end
+      if address and plain_address(address) then return plain_address(address) end
+    end
+    local is_started, is_verb = false, false
+    for word in (is_short and (line:find(STARTERS[1], 1, true) or line:find(STARTERS[2], 1, true))
+      and not line:find("^%s*#") and line or ""):gmatch("%S+") do
+      local name = word:match("[^/]*$")
+      if is_verb and plain_address(word) then return plain_address(word) end
+      is_verb = is_verb or is_started and VERBS[word] == true
+      is_started = is_started or name == STARTERS[1] or name == STARTERS[2]
+    end
+  end
 end
 
 function metadata.statement(channel)

@@ -12,6 +12,7 @@ local metadata = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") ..
 
 local HELD_S = 365 * 86400
 local MARK = '{"outrider":'
+local HINT = '{"outrider-hint":'
 local STOPPED = '"stopped":true' -- in a record: held by its priority. No text of a user's has it, but for \"
 local SAVED = ',"saved":[' -- in a record: its machine is saved, and what is left of its time stands there
 local CARRIED = "outrider-record="
@@ -60,6 +61,14 @@ local function option_of(job_desc)
   end
 end
 
+-- What a batch job's environment says, or nil. Slurm hands over none of other jobs', and would write an
+-- error into its log for each that is asked.
+local function variable_of(job_desc)
+  if type(read(job_desc, "script")) ~= "string" then return nil end
+  local environment = read(job_desc, "environment")
+  return environment and read(environment, metadata.VARIABLE) or nil
+end
+
 local function is_file(text)
   return text:sub(-5):find("%.ya?ml$") ~= nil
 end
@@ -69,8 +78,9 @@ local function has(text, word, most)
   return type(text) == "string" and text:sub(1, most or metadata.limits.text):find(word, 1, true) ~= nil
 end
 
--- The statement that counts, or nil: an option counts more than a comment, and that more than the
--- script's lines, as everywhere in sbatch. A workspace file was read by the filter of the client.
+-- The statement that counts, or nil: an option counts more than a comment, that more than the script's
+-- lines, and the environment, which jobs inherit from whoever submits them, only where nothing else
+-- is said. A workspace file was read by the filter of the client.
 local function statement_of(job_desc)
   local option, comment = option_of(job_desc), read(job_desc, "comment")
   local by_comment = type(comment) == "string" and metadata.of_comment(comment) or nil
@@ -84,13 +94,14 @@ local function statement_of(job_desc)
   if option then return metadata.of_text(option, "--workspace") end
   if by_comment then return by_comment end
   local script = read(job_desc, "script")
-  return type(script) == "string" and metadata.of_script(script) or nil
+  return type(script) == "string" and metadata.of_script(script) or metadata.of_variable(variable_of(job_desc))
 end
 
 -- Whether anything at all in a job sounds like Outrider: for when nothing finer can be said.
 local function sounds_managed(job_desc)
   return option_of(job_desc) ~= nil or has(read(job_desc, "comment"), "outrider:")
     or has(read(job_desc, "script"), "#OUTRIDER", metadata.limits.head)
+    or metadata.of_variable(variable_of(job_desc)) ~= nil
 end
 
 -- Whether a reservation, or each of several, has a name as Outrider gives them: WORKSPACE-NUMBER. Which of
@@ -301,6 +312,18 @@ local function queue(job_desc, partitions)
   return slurm.SUCCESS
 end
 
+-- Tells the service what image a script seems to want, where a site sets `outrider_hints` before or after
+-- loading. The job is not ours: it is neither held nor changed in anything else.
+local function hint(job_desc)
+  local script = read(job_desc, "script")
+  if not outrider_hints or type(script) ~= "string" or read(job_desc, "admin_comment") then return end
+  local address = metadata.noticed(script)
+  local text = address and metadata.json("image: " .. address)
+  if not text then return end
+  job_desc.admin_comment = "outrider: its image is brought if there is time " .. HINT .. text .. "}"
+  wake()
+end
+
 local function submit(job_desc, partitions)
   local why = forged(job_desc)
   if why then
@@ -309,6 +332,7 @@ local function submit(job_desc, partitions)
   end
   local statement = statement_of(job_desc)
   if statement then return manage(job_desc, statement) end
+  hint(job_desc)
   return queue(job_desc, partitions)
 end
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from outrider.cli.asking.reading import read
 from outrider.cli.demo.ending import ended_in_order
 from outrider.cli.demo.screen import Start
 from outrider.cli.errors import CommandError
 from outrider.service.answers import JobDetails, ReservationDetails
+from outrider_client.reading import read
 from testbed.demo import janitor, measured
 from testbed.records import TestbedError
 from testbed.site import NODE_DAEMON, SERVICE, OutriderSite, site_cluster

@@ -121,8 +121,8 @@ class Restarted:
     def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
         self._start().release(job, nodes, ticket)
 
-    def note(self, job: str, text: str) -> None:
-        self._start().note(job, text)
+    def note(self, job: str, text: str, start_s: int | None = None) -> None:
+        self._start().note(job, text, start_s)
 
     def ticket(self, job: str, text: str) -> None:
         self._start().ticket(job, text)

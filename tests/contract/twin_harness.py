@@ -67,8 +67,8 @@ class AskedTwice:
     def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
         self._twice("release", lambda: self._twin.release(job, nodes, ticket))
 
-    def note(self, job: str, text: str) -> None:
-        self._twice("note", lambda: self._twin.note(job, text))
+    def note(self, job: str, text: str, start_s: int | None = None) -> None:
+        self._twice("note", lambda: self._twin.note(job, text, start_s))
 
     def ticket(self, job: str, text: str) -> None:
         self._twice("ticket", lambda: self._twin.ticket(job, text))

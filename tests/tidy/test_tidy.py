@@ -15,7 +15,7 @@ from tests.repository import ROOT
 
 MOST_LINES_OF_A_FILE = 500
 MOST_LINES_OF_A_FUNCTION = 70
-FOLDERS = ("outrider", "cachemgr", "plugins", "testbed", "tools", "tests", "bench")
+FOLDERS = ("outrider", "outrider_client", "cachemgr", "plugins", "testbed", "tools", "tests", "bench")
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 TESTS = [path for path in SOURCES if path.name.startswith("test_")]
 TEXTS = sorted(

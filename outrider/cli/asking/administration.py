@@ -8,9 +8,9 @@ from pathlib import Path
 
 from outrider.cli.arguments import Parser, Subparsers, add_command
 from outrider.cli.asking.session import add_asking, session
-from outrider.cli.connection.client import printable_line
 from outrider.cli.errors import InputError, StoreFailedError
 from outrider.cli.output import print_json
+from outrider_client.transport import printable_line
 
 STORE = "/var/lib/outrider/outriderd.sqlite"
 _POLICIES = """examples:

@@ -8,9 +8,9 @@ import sys
 
 from outrider.cli.arguments import Parser, Subparsers, add_command
 from outrider.cli.asking.session import add_asking, session
-from outrider.cli.connection.client import Json, printable_line
 from outrider.cli.errors import InputError, MissingPartError
 from outrider.cli.output import print_json
+from outrider_client.transport import Json, printable_line
 
 CHECK_TIMEOUT_S = 60
 _SHOW = """examples:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.session import Session, add_asking, add_filters, add_header_option, filters, session
-from outrider.cli.connection.client import in_path
+from outrider_client.transport import in_path
 
 if TYPE_CHECKING:
     from outrider.service.answers import JobDetails, JobView
@@ -69,8 +69,8 @@ def resume(arguments: argparse.Namespace) -> None:
 
 
 def _order(arguments: argparse.Namespace, words: str, *, is_suspended: bool) -> None:
-    from outrider.cli.connection.client import printable_line
     from outrider.service.answers import JobDetails
+    from outrider_client.transport import printable_line
 
     asking = session(arguments)
     for name in arguments.jobs:

@@ -14,8 +14,8 @@ from outrider.cli.asking.session import (
     filters,
     session,
 )
-from outrider.cli.connection.client import Json, in_path
 from outrider.cli.errors import CommandError, ConflictError, InputError
+from outrider_client.transport import Json, in_path
 
 STATES = ("accepted", "preparing", "ready", "active", "endangered", "ended", "cancelled", "failed")
 KINDS = ("all", "reservation", "deadline", "recurring", "offer")
@@ -157,8 +157,8 @@ def _show_series(asking: Session, name: str) -> bool:
 
 def explain(arguments: argparse.Namespace) -> None:
     from outrider.cli.asking.display.terminal import GAP
-    from outrider.cli.connection.client import printable_line
     from outrider.service.answers import Explanation
+    from outrider_client.transport import printable_line
 
     asking = session(arguments)
     if is_job(arguments.name):
@@ -180,8 +180,8 @@ def explain(arguments: argparse.Namespace) -> None:
 
 def cancel(arguments: argparse.Namespace) -> None:
     from outrider.cli.asking.display.words import nodes_in_words
-    from outrider.cli.connection.client import printable_line
     from outrider.service.answers import ReservationDetails, ReservationList
+    from outrider_client.transport import printable_line
 
     asking = session(arguments)
     for name in arguments.names:
@@ -199,9 +199,9 @@ def cancel(arguments: argparse.Namespace) -> None:
 
 
 def trigger(arguments: argparse.Namespace) -> None:
-    from outrider.cli.connection.client import printable_line
     from outrider.service.answers import ReservationDetails
     from outrider.service.answers.leases import EventTaken
+    from outrider_client.transport import printable_line
 
     asking = session(arguments)
     what, path = "end" if arguments.end else "begin", f"/v1/reservations/{in_path(arguments.name)}"
@@ -222,7 +222,7 @@ def _signed(arguments: argparse.Namespace, what: str, at_s: int) -> dict[str, Js
     import hashlib
     import hmac
 
-    from outrider.cli.asking.wanted import read_text
+    from outrider_client.wishes import read_text
 
     secret = read_text(arguments.secret_file).strip()
     text = f"{arguments.name} {what} {at_s}"

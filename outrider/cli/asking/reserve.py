@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking import wanted as wants
 from outrider.cli.asking.session import Session, add_asking, print_problems, session
-from outrider.cli.connection.client import FaultyRequestError, Json, in_path
 from outrider.cli.errors import CommandError, InputError, RefusedError
 from outrider.cli.output import print_json, print_notes
+from outrider_client.transport import FaultyRequestError, Json, in_path
 
 if TYPE_CHECKING:
     from outrider.service.answers import Decision
@@ -119,14 +119,14 @@ def _node_count(text: str) -> int:
 
 def _ask(arguments: argparse.Namespace, path: str, accepted: str, refused: str) -> None:
     asking = session(arguments)
-    wish = wants.wanted(arguments)
+    wanted = wants.wanted(arguments)
     try:
-        body = wish.body(asking.zone_name, arguments.account)
+        body = wanted.wish(asking.zone_name, arguments.account).body()
         answer = asking.client.post(path, {**body, **wants.beyond(arguments)})
     except FaultyRequestError as error:
-        print_problems(error, wish.file)
+        print_problems(error, wanted.file)
         raise InputError(f"faults found: {len(error.problems)}; nothing was reserved") from error
-    drops_finish = "finish_by" in wish.text or bool(wish.options.get("finish_by"))
+    drops_finish = "finish_by" in wanted.text or bool(wanted.options.get("finish_by"))
     _print(asking, answer, arguments, accepted, refused, drops_finish=drops_finish)
 
 

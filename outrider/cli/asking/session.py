@@ -13,23 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from outrider.cli.arguments import Command, Parser, Subparsers, add_command
-from outrider.cli.connection.client import SOCKET, TIMEOUT_S, Client, FaultyRequestError, Json, Query
 from outrider.cli.errors import InputError
 from outrider.cli.output import print_json
 from outrider.cli.quantities import positive
+from outrider_client.doors import SOCKET, door_of
+from outrider_client.transport import TIMEOUT_S, FaultyRequestError, Json, Query, Transport
 
 if TYPE_CHECKING:
     from outrider.cli.asking.display.columns import Columns
     from outrider.cli.asking.display.terminal import Paint
     from outrider.cli.asking.display.words import When
-    from outrider.cli.connection.doors import Door
 
 T = TypeVar("T")
-MOST_PAGES = 1_000
 COMMON = ("json", "utc", "socket", "server", "timeout")
 """Options of every command that asks the service."""
-SOCKET_VARIABLE = "OUTRIDER_SOCKET"
-SERVER_VARIABLE = "OUTRIDER_SERVER"
 _ZONES = "/zoneinfo/"
 _OPTIONS_OF = {"metadata.image.uri": "image", "metadata.image": "image", "deployment": ""}
 """Keys that are not called like the option they come from, or come from several."""
@@ -39,7 +36,7 @@ _OPTIONS_OF = {"metadata.image.uri": "image", "metadata.image": "image", "deploy
 class Session:
     """One command's dealings with the service."""
 
-    client: Client
+    client: Transport
     zone: tzinfo
     zone_name: str
     is_json: bool
@@ -48,26 +45,12 @@ class Session:
     paint: Paint
 
     def read(self, kind: type[T], value: Json) -> T:
-        from outrider.cli.asking.reading import read
+        from outrider_client.reading import read
 
         return read(kind, value)
 
     def pages(self, path: str, query: Query, key: str) -> dict[str, Json]:
-        """All pages of a list as one object, as if it had come at once."""
-        whole: dict[str, Json] = {}
-        items: list[Json] = []
-        after: Json = None
-        for _ in range(MOST_PAGES):
-            asked = {**query, **({"after": after} if isinstance(after, (str, int)) else {})}
-            page = self.client.get(path, asked)
-            whole = page if isinstance(page, dict) else {}
-            found = whole.get(key)
-            items += found if isinstance(found, list) else []
-            following = whole.get("next_after")
-            if following in (None, "") or following == after:
-                break
-            after = following
-        return {**whole, key: items} if whole else {}
+        return self.client.pages(path, query, key)
 
     def shown(self, kind: type[T], answer: Json) -> T | None:
         """The answer for people to see; nothing if it was printed as JSON, which was asked for."""
@@ -150,7 +133,7 @@ def session(arguments: argparse.Namespace) -> Session:
     zone, zone_name = zone_of(os.environ, is_utc=arguments.utc)
     door = door_of(arguments.socket, arguments.server, os.environ)
     return Session(
-        client=Client(door, clock, timeout_s=arguments.timeout),
+        client=Transport(door, clock, timeout_s=arguments.timeout),
         zone=zone,
         zone_name=zone_name,
         is_json=arguments.json,
@@ -158,22 +141,6 @@ def session(arguments: argparse.Namespace) -> Session:
         when=When(now_s=clock.now_s(), zone=zone),
         paint=paint_for(sys.stdout, os.environ),
     )
-
-
-def door_of(path: str | None, address: str | None, environment: Mapping[str, str]) -> Door:
-    """Where the service is asked. What an option says counts more than any variable."""
-    from outrider.cli.connection.doors import SocketDoor, server_door
-
-    if path and address:
-        raise InputError("--socket and --server both say where the service is: give one of the two")
-    if not (path or address):
-        path, address = environment.get(SOCKET_VARIABLE), environment.get(SERVER_VARIABLE)
-        if path and address:
-            raise InputError(
-                f"{SOCKET_VARIABLE} and {SERVER_VARIABLE} both say where the service is: unset one of the "
-                "two, or give --socket or --server"
-            )
-    return server_door(address) if address else SocketDoor(path or SOCKET)
 
 
 def zone_of(

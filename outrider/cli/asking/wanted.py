@@ -6,33 +6,28 @@ The file's text is sent as it is and read there; so is each option. Nothing is u
 from __future__ import annotations
 
 import argparse
-import json
-import re
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from outrider.cli.arguments import Parser
 from outrider.cli.asking.display.words import When
-from outrider.cli.connection.client import Json, printable_line
 from outrider.cli.errors import InputError
+from outrider_client.transport import Json
+from outrider_client.wishes import (
+    BY_OPTIONS,
+    OPTIONS,
+    Image,
+    Wish,
+    WorkspaceText,
+    read_text,
+    sent_file,
+    shown_file,
+)
 
-MOST_BYTES = 256 * 1024
-"""As much as outrider.metadata.yamlfile reads; importing that would need a library."""
-MOST_NAME = 63
 SOON_S = 600
-MOST_FILE_NAME = 255
 NOTHING = "none"
 """What is typed to take a key out of what the file says."""
-BY_OPTIONS = "(options)"
-_KEYS = (
-    "nodes", "instances_per_node", "cpus", "memory", "gpus", "duration", "start", "finish_by",
-    "open_from", "open_until", "ready_within", "when_file", "when_job", "when_time", "when_call",
-    "when_source", "until_event", "preemptible",
-)  # fmt: skip
-"""Keys of a deployment that options give."""
 _OF_IMAGE = ("digest", "size", "private", "name")
 
 
@@ -47,14 +42,9 @@ class WantedWorkspace:
     file: str | None
     options: dict[str, str | None]
 
-    def body(self, zone: str, account: str) -> dict[str, Json]:
-        return {
-            "workspace": self.text,
-            "file": BY_OPTIONS if self.file is None else sent_file(self.file),
-            "options": {**self.options},
-            "zone": zone,
-            "account": account,
-        }
+    def wish(self, zone: str, account: str) -> Wish:
+        file = BY_OPTIONS if self.file is None else sent_file(self.file)
+        return Wish(WorkspaceText(self.text, file), self.options, zone, account)
 
 
 def add_deployment_options(parser: Parser, *, are_all: bool = True) -> None:
@@ -159,74 +149,18 @@ def wanted(arguments: argparse.Namespace) -> WantedWorkspace:
         raise InputError(
             f"name a workspace's file, or an image with --image (see outrider {arguments.verb} --help)"
         )
-    return WantedWorkspace(text=_document(arguments), file=None, options=options_of(arguments))
+    return WantedWorkspace(text=_image(arguments).document(), file=None, options=options_of(arguments))
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, str | None]:
-    given = {key: getattr(arguments, key, None) for key in _KEYS}
+    given = {key: getattr(arguments, key, None) for key in OPTIONS}
     return {key: None if text.lower() == NOTHING else text for key, text in given.items() if text is not None}
 
 
-def shown_file(path: str) -> str:
-    return "(stdin)" if path == "-" else path
-
-
-def sent_file(path: str) -> str:
-    """A file's name as far as the service takes it; it is only told in errors."""
-    return printable_line(shown_file(path)[-MOST_FILE_NAME:])
-
-
-def read_text(path: str) -> str:
-    """A file's text, of which no more is read than the service takes."""
-    try:
-        if path == "-":
-            content = sys.stdin.buffer.read(MOST_BYTES + 1)
-        else:
-            with open(path, "rb") as file:
-                content = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror or error}); check its name, and who may read it"
-        ) from error
-    if len(content) > MOST_BYTES:
-        raise InputError(
-            f"{shown_file(path)}: more than {MOST_BYTES} bytes: that is not a workspace; check its name"
-        )
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{shown_file(path)}:{line}:1: is not UTF-8: save it in that encoding") from error
-
-
-def _document(arguments: argparse.Namespace) -> str:
-    """A workspace with this image and nothing else. JSON is YAML."""
-    image: dict[str, Json] = {"uri": uri_of(arguments.image)}
-    if arguments.digest:
-        image["digest"] = arguments.digest
-    if arguments.size:
-        image["size"] = int(arguments.size) if _is_number(arguments.size) else arguments.size
-    if arguments.private:
-        image["private"] = True
-    name = arguments.name or name_from(arguments.image)
-    return json.dumps({"version": 1, "metadata": {"name": name, "image": image}, "deployment": {}})
-
-
-def uri_of(image: str) -> str:
-    """An image's address; a path, which begins with a slash or a dot, is this machine's file."""
-    return Path(image).absolute().as_uri() if image.startswith(("/", "./", "../")) else image
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 19
-
-
-def name_from(uri: str) -> str:
-    """A workspace's name after its image: the last part of its address without an ending."""
-    last = re.split(r"[?#]|@sha256:", uri)[0].rstrip("/").rpartition("/")[2]
-    stem = last.partition(".")[0] or last
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:MOST_NAME]
-    return plain or "workspace"
+def _image(arguments: argparse.Namespace) -> Image:
+    return Image(
+        arguments.image, arguments.digest or "", arguments.size or "", arguments.private, arguments.name or ""
+    )
 
 
 def typable_start(earliest_s: int, when: When) -> str:

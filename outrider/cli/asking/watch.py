@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.session import Session, add_asking, session
-from outrider.cli.connection.client import Json, in_path, printable_line
 from outrider.cli.errors import BrokenError
 from outrider.cli.quantities import positive
+from outrider_client.transport import Json, in_path, printable_line
 
 if TYPE_CHECKING:
     from cachemgr.base.clock import Clock

@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from outrider.cli.connection.client import Client
 from outrider.cli.demo.ending import ended_in_order
 from outrider.cli.demo.images import DemoImageServer, write_image
 from outrider.cli.demo.screen import Start
 from outrider.cli.errors import CommandError, OutputError, UnreachableError
+from outrider_client.transport import Transport
 
 if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
@@ -93,7 +93,7 @@ class DemoStage:
             "OUTRIDER_SOCKET": socket,
             "PYTHONPATH": _path(environment),
         }
-        self.client = Client(socket, clock)
+        self.client = Transport(socket, clock)
         self._clock = clock
         self._server: DemoImageServer | None = None
         self._service: subprocess.Popen[bytes] | None = None

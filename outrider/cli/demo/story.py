@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from outrider.cli.asking.reading import read
-from outrider.cli.connection.client import in_path
 from outrider.cli.demo.screen import DemoScreen
 from outrider.cli.demo.stage import NODES, RATE_BYTES_PER_S, DemoStage
 from outrider.cli.demo.summary import Kept, summary
 from outrider.cli.errors import BrokenError, RefusedError
 from outrider.service.answers import ReservationDetails
+from outrider_client.reading import read
+from outrider_client.transport import in_path
 
 if TYPE_CHECKING:
     from cachemgr.base.clock import Clock

@@ -141,8 +141,6 @@ def _measured(arguments: argparse.Namespace) -> Sequence[DoctorFinding]:
     """What the links give: one node after the other, so that none takes from another."""
     from cachemgr.base.clock import SystemClock
     from cachemgr.base.errors import CacheError
-    from outrider.cli.asking.reading import read
-    from outrider.cli.connection.client import Client
     from outrider.cli.installing import linkmeasure
     from outrider.cli.installing.common.control import ask, keys_in
     from outrider.cli.installing.common.findings import warning
@@ -151,10 +149,12 @@ def _measured(arguments: argparse.Namespace) -> Sequence[DoctorFinding]:
     from outrider.cli.installing.deploy import names_in
     from outrider.cli.progress import progress
     from outrider.service.answers import Status
+    from outrider_client.reading import read
+    from outrider_client.transport import Transport
 
     clock, rate = SystemClock(), None
     try:
-        status = read(Status, Client(arguments.service, clock, timeout_s=SERVICE_S).get("/v1/status"))
+        status = read(Status, Transport(arguments.service, clock, timeout_s=SERVICE_S).get("/v1/status"))
         rate, words = status.link_rate_bytes_per_s, linkmeasure.obstacle(status)
     except CommandError as error:
         words = f"nobody knows whether a promise needs the link ({error}): measure later, or with --force"

@@ -10,9 +10,9 @@ import sys
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.session import add_asking, session
-from outrider.cli.connection.client import printable_line
 from outrider.cli.errors import InputError
 from outrider.cli.output import print_json
+from outrider_client.transport import printable_line
 
 MOST_PASSWORD = 8_192
 _LOGIN = """The name and the password are taken from podman's or docker's files (auth.json, config.json) or

@@ -166,9 +166,9 @@ class EmbeddedSystem:
         with self._call():
             self._twin.release(job, nodes, ticket)
 
-    def note(self, job: str, text: str) -> None:
+    def note(self, job: str, text: str, start_s: int | None = None) -> None:
         with self._call():
-            self._twin.note(job, text)
+            self._twin.note(job, text, start_s)
 
     def ticket(self, job: str, text: str) -> None:
         with self._call():

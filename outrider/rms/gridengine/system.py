@@ -167,7 +167,7 @@ class GridEngine:
             # Ends the state E of a start that failed.
             self._commands.attempt("qmod", "-cj", job)
 
-    def note(self, job: str, text: str) -> None:
+    def note(self, job: str, text: str, start_s: int | None = None) -> None:
         self._context(job, context.NOTE, context.shown(text))
 
     def ticket(self, job: str, text: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 from outrider.rms.base import Refused, Submission
+from outrider.rms.slurm.jobs import HELD_BEGIN_S
 from outrider.rms.slurm.records import MOST_COMMENT, JobRecord, carried
 
 FAR_S = 365 * 86_400
@@ -26,6 +28,15 @@ def record_for(submission: Submission) -> JobRecord | None:
         tag=submission.tag,
         is_held=waits,
     )
+
+
+def expected(record: JobRecord, start_s: int | None, now_s: int) -> tuple[JobRecord, str, str]:
+    """How a job is held that shows when it is expected to start: by its priority, so that its begin is free
+    to say that. Slurm starts no job without a priority, whether or not its begin has passed; then, and where
+    nobody knows, it shows no start."""
+    begin_s = now_s if start_s is None else max(start_s, record.begin_s)
+    held = replace(record, is_held=True, is_stopped=True, is_expected=True)
+    return held, "Priority=0", f"StartTime=uts{begin_s if begin_s < now_s + HELD_BEGIN_S else now_s}"
 
 
 def script_of(submission: Submission) -> str:

@@ -16,7 +16,7 @@ from outrider.metadata.errors import TextError
 from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import JobState
 from outrider.rms.slurm.fields import BadField, amounts, document, entries, needed, number, text, words
-from outrider.rms.slurm.records import NOTHING, JobRecord, NodeWish, record_carried, record_in
+from outrider.rms.slurm.records import NOTHING, JobRecord, NodeWish, hint_in, record_carried, record_in
 
 HELD_BEGIN_S = 180 * 86_400
 """A job of ours that may begin so long after the look is held by us."""
@@ -53,6 +53,8 @@ class SlurmJob:
     reservation: str
     comment: str
     record: JobRecord
+    hint: str
+    """Metadata that the submit filter has noticed in its script; only of jobs that are not managed."""
     is_managed: bool
     is_held_by_us: bool
     wish: NodeWish
@@ -163,6 +165,7 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
         reservation=text(row, "resv_name"),
         comment=comment,
         record=known,
+        hint="" if record is not None else hint_in(admin_comment),
         is_managed=record is not None,
         is_held_by_us=is_ours,
         wish=known.wish

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 MARK = '{"outrider":1'
+HINT = '{"outrider-hint":'
+"""In an AdminComment by the submit filter: an image that it has noticed in a script."""
 MOST_COMMENT = 1024
 """Characters that Slurm takes."""
 MOST_RECORD = 65_536
@@ -55,8 +57,9 @@ class JobRecord:
 
     `wish` is what the user asked for when we led the job to nodes of our own; None while we have not.
     `begin_s` is the user's own --begin. `is_stopped`: the submit filter holds it by its priority, since its
-    user has named a deadline, or the service has requeued it so. `priority` is what it was started with
-    before that; 0 if it was not. `saved` is there once its machine has been told to save itself.
+    user has named a deadline, or the service has requeued it so. `is_expected`: the service has, so that its
+    begin can be the start that is expected. `priority` is what it was started with before that; 0 if it was
+    not. `saved` is there once its machine has been told to save itself.
     """
 
     sentence: str = ""
@@ -64,6 +67,7 @@ class JobRecord:
     tag: str = ""
     is_held: bool = False
     is_stopped: bool = False
+    is_expected: bool = False
     is_suspended: bool = False
     begin_s: int = 0
     priority: int = 0
@@ -91,6 +95,19 @@ def record_in(admin_comment: str) -> JobRecord | None:
         return None
     plain = _read(admin_comment[at:])
     return None if plain is None else _record(admin_comment[:at].strip(), plain)
+
+
+def hint_in(admin_comment: str) -> str:
+    """The metadata that the submit filter has noticed in a job's script, or nothing."""
+    at = admin_comment.rfind(HINT)
+    if at < 0 or len(admin_comment) > MOST_RECORD:
+        return ""
+    try:
+        plain = json.loads(admin_comment[at:])
+    except (ValueError, RecursionError):
+        return ""
+    found = plain.get("outrider-hint") if isinstance(plain, dict) else None
+    return found if isinstance(found, str) else ""
 
 
 def carried(record: JobRecord) -> str:
@@ -140,6 +157,8 @@ def _json(record: JobRecord) -> str:
         plain["held"] = True
     if record.is_stopped:
         plain["stopped"] = True
+    if record.is_expected:
+        plain["expected"] = True
     if record.is_suspended:
         plain["suspended"] = True
     if record.begin_s:
@@ -167,7 +186,8 @@ def _read(text: str) -> Plain | None:
 
 def _record(sentence: str, plain: Mapping[str, object]) -> JobRecord:
     known = {
-        "outrider", "metadata", "tag", "held", "stopped", "suspended", "begin", "wish", "priority", "saved",
+        "outrider", "metadata", "tag", "held", "stopped", "expected", "suspended", "begin", "wish",
+        "priority", "saved",
     }  # fmt: skip
     metadata, tag = plain.get("metadata"), plain.get("tag")
     return JobRecord(
@@ -176,6 +196,7 @@ def _record(sentence: str, plain: Mapping[str, object]) -> JobRecord:
         tag=tag if isinstance(tag, str) else "",
         is_held=plain.get("held") is True,
         is_stopped=plain.get("stopped") is True,
+        is_expected=plain.get("expected") is True,
         is_suspended=plain.get("suspended") is True,
         begin_s=_positive(plain.get("begin")),
         priority=_positive(plain.get("priority")),

@@ -18,7 +18,7 @@ from outrider.rms.slurm.asking import Standing, check_not_over, check_run, stand
 from outrider.rms.slurm.booking import Booking
 from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.fields import BadField, shares_in
-from outrider.rms.slurm.handing import FAR_S, arguments, record_for, script_of
+from outrider.rms.slurm.handing import FAR_S, arguments, expected, record_for, script_of
 from outrider.rms.slurm.jobs import HELD_BEGIN_S, SlurmJob
 from outrider.rms.slurm.placing import led
 from outrider.rms.slurm.records import (
@@ -49,8 +49,11 @@ class SlurmSystem:
         account_of: AccountOf,
         read_jobs: JobsReader | None = None,
         shown: Collection[str] = (),
+        shows_start: bool = True,
     ) -> None:
-        """`shown` are the nodes of which a look tells; empty means all that Slurm has."""
+        """`shown` are the nodes of which a look tells; empty means all that Slurm has. `shows_start`: whether
+        held jobs show when they are expected to start, which takes from their users to hold them, too."""
+        self._shows_start = shows_start
         self._commands = commands
         self._clock = clock
         self._log = log
@@ -110,7 +113,8 @@ class SlurmSystem:
             wish = led(known, nodes, self._seen.places.names)
             if found.is_waiting:
                 self._check_waits(found, known, "released")
-                if known.record.is_stopped and found.is_stopped:
+                is_expected = known.record.is_expected and found.is_stopped
+                if known.record.is_stopped and found.is_stopped and not is_expected:
                     found, known = self._held_by_begin(found, known)
                 try:
                     self._release(found, known, wish if nodes else None, ticket)
@@ -125,10 +129,20 @@ class SlurmSystem:
                 if nodes and not set(found.nodes) <= set(nodes):
                     raise Refused(f"job {job} runs on {', '.join(found.nodes)} by now")
 
-    def note(self, job: str, text: str) -> None:
+    def note(self, job: str, text: str, start_s: int | None = None) -> None:
         with self._guard:
             found, known = self._standing(job), self._seen.job(job)
-            self._write(found, known, known.record.said(text))
+            record = known.record.said(text)
+            if self._is_held_for_show(found, known):
+                self._write(found, known, *expected(record, start_s, self._clock.now_s()))
+            else:
+                self._write(found, known, record)
+
+    def _is_held_for_show(self, found: Standing, known: SlurmJob) -> bool:
+        """Whether it is held by us alone, so that its begin may be the start that is expected: what its user
+        holds, or what has a deadline, stays as it is."""
+        is_ours = found.is_waiting and known.is_held_by_us and not known.record.is_suspended
+        return self._shows_start and is_ours and (known.record.is_expected or not found.is_stopped)
 
     def ticket(self, job: str, text: str) -> None:
         with self._guard:
@@ -289,7 +303,7 @@ class SlurmSystem:
         now_s = self._clock.now_s()
         begin_s = known.record.begin_s
         is_held_by_begin = known.is_held_by_us and known.eligible_s >= now_s + HELD_BEGIN_S
-        if not is_held_by_begin and known.eligible_s > now_s:
+        if not is_held_by_begin and not known.record.is_expected and known.eligible_s > now_s:
             # The user's own, or Slurm's: a node takes the same job again only after a while.
             begin_s = known.eligible_s
         record = replace(known.record, sentence=reason, is_held=True, begin_s=begin_s)
@@ -348,8 +362,14 @@ class SlurmSystem:
             # Slurm has forgotten since when it waits: it gets the place that it had.
             parts.append(f"Priority={record.priority}")
         new = replace(
-            record, is_held=False, is_stopped=False, priority=0, wish=None if nodes is None else known.wish
-        )
+            record, is_held=False, is_stopped=False, is_expected=False, priority=0,
+            wish=None if nodes is None else known.wish,
+        )  # fmt: skip
+        if record.is_expected and found.is_stopped:
+            # Until it has a priority it is ours to release, whatever ends this call halfway.
+            self._write(found, known, replace(record, wish=new.wish), *parts)
+            self._commands.ask("scontrol", "release", found.address)
+            found, known, parts = replace(found, is_stopped=False), self._seen.job(known.key), []
         self._write(found, known, new if known.is_managed or new != record else None, *parts)
         kept = replace(self._seen.job(known.key), is_held_by_us=False, eligible_s=begin_s)
         self._seen.keep(replace(kept, comment=comment) if comment != known.comment else kept)

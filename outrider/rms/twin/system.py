@@ -150,7 +150,7 @@ class Twin:
             holders = Holder if world.rules.release_ends_all_holds else (Holder.OURS, Holder.SYSTEM)
             world.lift(found, holders)
 
-    def note(self, job: str, text: str) -> None:
+    def note(self, job: str, text: str, start_s: int | None = None) -> None:
         with self._call("note"):
             self._found(job).shown = text
 

@@ -18,12 +18,13 @@ from cachemgr.base.shares import BYTES, Share, Shares
 from outrider.service.front import Busy
 from outrider.service.meter import Log, Meter
 from outrider.service.requests import Caller
-from outrider.service.web.connections.munge import MOST_CHARACTERS, SCHEME, Munge, NotVouched, hash_request
+from outrider.service.web.connections.munge import Munge, NotVouched
 from outrider.service.web.connections.protocol import Line, Reception, too_many
 from outrider.service.web.errors import HttpRefusal, RefusedRequest, of_busy, refusal, refused
 from outrider.service.web.identity import Users
 from outrider.service.web.limits import Crew, Limits
 from outrider.service.web.requests.strictjson import JsonError, parse_json
+from outrider_client.munge import MOST_CHARACTERS, SCHEME, hash_request
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

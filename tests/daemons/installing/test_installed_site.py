@@ -108,7 +108,7 @@ def test_site_still_decides_about_jobs_and_ours_are_held(cluster: SlurmCluster) 
     assert "the site says no" in refused.stderr
     assert refused.returncode == 1
     shown = cluster.run("head", ["scontrol", "show", "job", job]).stdout
-    assert "Reason=BeginTime" in shown
+    assert "Reason=BeginTime" in shown or "Reason=JobHeldAdmin" in shown
     assert '{"outrider":1' in shown
     cluster.run("head", ["scancel", job])
 

@@ -52,7 +52,7 @@ end
 
 -- By name; what needs a file is given it before the clock is read.
 local cases, prepared = {}, {}
-for _, name in ipairs({ "of_script", "of_comment", "shown", "json", "is_utf8", "value_of" }) do
+for _, name in ipairs({ "of_script", "of_comment", "shown", "json", "is_utf8", "value_of", "noticed", "of_variable" }) do
   cases["metadata." .. name] = metadata[name]
 end
 cases["metadata.of_script, behind its first line"] = function(text) metadata.of_script("#!/bin/sh\n" .. text) end
@@ -61,6 +61,9 @@ cases["metadata.of_script, in a line"] = function(text)
 end
 cases["metadata.of_script, in a key"] = function(text) metadata.of_script("#OUTRIDER " .. text) end
 cases["metadata.of_script, behind the word"] = function(text) metadata.of_script("#OUTRIDER" .. text) end
+cases["metadata.noticed, behind a command"] = function(text) metadata.noticed("apptainer exec " .. text) end
+cases["metadata.noticed, in a quotation"] = function(text) metadata.noticed("apptainer exec 'a://" .. text) end
+cases["metadata.noticed, behind the option"] = function(text) metadata.noticed("--container-image=" .. text) end
 cases["metadata.of_line"] = function(text) metadata.of_line(metadata.statement("test"), text, 1) end
 cases["metadata.of_line, in a value"] = function(text)
   metadata.of_line(metadata.statement("test"), " image: " .. text, 1)

@@ -17,7 +17,17 @@ from typing import TypeGuard
 
 from tests.repository import ROOT
 
-FOLDERS = ("outrider", "cachemgr", "plugins", "prolog", "epilog", "testbed", "tools", "packaging")
+FOLDERS = (
+    "outrider",
+    "outrider_client",
+    "cachemgr",
+    "plugins",
+    "prolog",
+    "epilog",
+    "testbed",
+    "tools",
+    "packaging",
+)
 METHODS = ("fullmatch", "match", "search", "split", "sub", "subn", "findall", "finditer")
 _LUA_CALL = re.compile(
     r""":(?:find|match|gmatch|gsub)\(\s*"""

@@ -95,15 +95,15 @@ class HeadChecks:
 def service_findings(path: str) -> list[DoctorFinding]:
     """Whether outriderd answers, and promises."""
     from cachemgr.base.clock import SystemClock
-    from outrider.cli.asking.reading import read
-    from outrider.cli.connection.client import Client
     from outrider.service.answers import Status
+    from outrider_client.reading import read
+    from outrider_client.transport import Transport
 
     clock = SystemClock()
     until_s = clock.monotonic_s() + SETTLES_S
     try:
         while True:
-            answer = Client(path, clock, timeout_s=SERVICE_S).get("/v1/status")
+            answer = Transport(path, clock, timeout_s=SERVICE_S).get("/v1/status")
             status = read(Status, answer)
             # One that was just started has not seen its nodes yet.
             if (status.is_promising and not status.nodes_away) or clock.monotonic_s() > until_s:

@@ -59,6 +59,11 @@ class SlurmSection(Section):
         None, description="its slurm.conf; without it the commands find theirs as they always do"
     )
     commands: Folder = Field("/usr/bin", description="the folder of scontrol, squeue, sinfo and sbatch")
+    expected_start: bool = Field(
+        True,
+        description="whether squeue shows for a held job when it is expected to start; its user cannot "
+        "hold it, too, then",
+    )
 
 
 class GridEngineSection(Section):

@@ -258,7 +258,7 @@ class Workers:
                 case AskProgram():
                     return self._ask_program(call)
                 case TellUser():
-                    self._world.rms.note(call.job, call.text)
+                    self._world.rms.note(call.job, call.text, call.start_s)
                     return None
                 case ResolveImage() | DropLookup():
                     raise ValueError("look-ups have threads of their own")

@@ -100,7 +100,10 @@ def _slurm(section: BackendSection, clock: SteadyClock, log: TracingLog) -> Batc
     commands = slurm.SlurmCommands(
         run_process, configuration=section.slurm.conf or "", path=path, own_uid=os.geteuid()
     )
-    return slurm.SlurmSystem(commands, clock=clock, log=log, account_of=account_of, shown=section.nodes or ())
+    return slurm.SlurmSystem(
+        commands, clock=clock, log=log, account_of=account_of, shown=section.nodes or (),
+        shows_start=section.slurm.expected_start,
+    )  # fmt: skip
 
 
 def _gridengine(section: BackendSection, clock: SteadyClock, log: TracingLog) -> BatchSystem:

@@ -43,7 +43,8 @@ class JobsInReservations:
     def seen(self, job: RmsJob, foreign: frozenset[str] = frozenset()) -> None:
         """A job that names a reservation: if that is ours, it gets its ticket, and is not held. `foreign`
         are those that administrators have made."""
-        if job.reservation in foreign and job.metadata is not None and job.state in WAITING:
+        is_wanted = job.metadata is not None and not job.is_hint
+        if job.reservation in foreign and is_wanted and job.state in WAITING:
             self._keep_back(job)
             return
         live = None if job.reservation is None else self._site.live.get(job.reservation)

@@ -107,6 +107,8 @@ class JobEntry:
     """Then: the nodes on which it may start now."""
     granted_s: int = 0
     """Since when it may."""
+    noted_start_s: int | None = None
+    """The start that it was last told to expect."""
     is_overdue: bool = False
     """Whether it has been told that it waits for longer than it should."""
 

@@ -31,7 +31,7 @@ class JobNotes:
 
     def __init__(self, every_s: int) -> None:
         self._every_s = every_s
-        self._wanted: dict[str, tuple[JobEntry, str]] = {}
+        self._wanted: dict[str, tuple[JobEntry, str, int | None]] = {}
         self._due: dict[str, None] = {}
         """Jobs whose lines may change now."""
         self._turns: Turns[str] = Turns()
@@ -41,15 +41,15 @@ class JobNotes:
         more are passed over."""
         self._asked: dict[str, int] = {}
 
-    def consider(self, entry: JobEntry, text: str, now_s: int) -> None:
-        """This is what a job's user should see now."""
+    def consider(self, entry: JobEntry, text: str, now_s: int, start_s: int | None = None) -> None:
+        """This is what a job's user should see now, and when the job is expected to start."""
         text = text[:MOST_CHARACTERS]
-        if text == entry.noted:
+        if (text, start_s) == (entry.noted, entry.noted_start_s):
             self.forget(entry.key)
         elif text:
             if entry.key not in self._wanted:
                 self._plan(entry, now_s)
-            self._wanted[entry.key] = (entry, text)
+            self._wanted[entry.key] = (entry, text, start_s)
 
     def forget(self, job: str) -> None:
         self._wanted.pop(job, None)
@@ -69,11 +69,11 @@ class JobNotes:
             job = taken[1]
             if job not in self._due:
                 continue
-            entry, text = self._wanted.pop(job)
+            entry, text, start_s = self._wanted.pop(job)
             del self._due[job]
             self._asked[job] = now_s
-            entry.noted, entry.noted_s = text, now_s
-            yield TellUser(job=job, text=text)
+            entry.noted, entry.noted_s, entry.noted_start_s = text, now_s, start_s
+            yield TellUser(job=job, text=text, start_s=start_s)
 
     def told(self, call: TellUser, result: object, entry: JobEntry | None) -> None:
         """A line has been shown, or has not: then it is, when it is next thought about."""
@@ -168,7 +168,7 @@ def _standing(entry: JobEntry, nodes: tuple[str, ...], planned: tuple[str, ...],
     if entry.stage is Stage.RESOLVING:
         return f"{name} {_lookup_of(entry)}"
     if entry.stage is Stage.REFUSED:
-        return f"it stays held: {entry.words}"
+        return f"{'its image is not brought' if entry.job.is_hint else 'it stays held'}: {entry.words}"
     if entry.is_scheduled and (entry.planned or entry.stage is Stage.WAITING):
         return _turn_of(entry, name, planned, now_s)
     if entry.stage is Stage.WAITING:
@@ -192,12 +192,30 @@ def _lookup_of(entry: JobEntry) -> str:
     return f"is looked up: {entry.lookup} was asked at {at:%H:%M:%S} and has not answered yet"
 
 
+def start_of(entry: JobEntry, now_s: int) -> int | None:
+    """When a job is expected to start whose image is on its way: with it, on nodes that are free; as it was
+    told before if that is near enough and still to come. None where nobody knows."""
+    if entry.stage is not Stage.STAGING or entry.ready_s is None:
+        return None
+    start_s = max(entry.ready_s, entry.start_s or 0)
+    if start_s <= now_s:
+        return None
+    before_s = entry.noted_start_s
+    is_near = (
+        before_s is not None and before_s > now_s and abs(start_s - before_s) <= _bound_s(start_s, now_s)
+    )
+    return before_s if is_near else start_s
+
+
+def _bound_s(at_s: int, now_s: int) -> int:
+    return max(CHANGED_S, (at_s - now_s) * CHANGED_PERCENT // 100)
+
+
 def _told_s(entry: JobEntry, now_s: int) -> str:
     """When an image is expected, as it was told before if that is near enough."""
     ready_s = now_s if entry.ready_s is None else entry.ready_s
     before_s = entry.noted_ready_s
-    bound_s = max(CHANGED_S, (ready_s - now_s) * CHANGED_PERCENT // 100)
-    if before_s is None or abs(ready_s - before_s) > bound_s:
+    if before_s is None or abs(ready_s - before_s) > _bound_s(ready_s, now_s):
         entry.noted_ready_s = before_s = ready_s
     return _clock(before_s, now_s)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from outrider.rms.base import JobState
 from outrider.service.desk.batch.job_effects import TicketFields, hold_effect, release_effect
 from outrider.service.desk.jobs.job import JobEntry, Stage
-from outrider.service.desk.jobs.notes import JobNotes, note_of
+from outrider.service.desk.jobs.notes import JobNotes, note_of, start_of
 from outrider.service.desk.jobs.orders import JobOrders
 from outrider.service.desk.jobs.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
@@ -62,6 +62,11 @@ class JobRelease:
         if entry.stage is Stage.RUNNING or entry.job.state not in WAITING or entry.bound:
             return
         usable = self._jobs.usable(entry.ready)
+        if entry.job.is_hint:
+            # It starts when and where the batch system likes, with its image or without.
+            if len(usable) >= entry.job.nodes_wanted and entry.stage is Stage.STAGING:
+                self._staged(entry)
+            return
         if entry.is_scheduled:
             self._settle_in_turn(entry, usable)
             return
@@ -161,6 +166,8 @@ class JobRelease:
             entry.ready_s = instants[entry.job.nodes_wanted - 1]
 
     def _tell(self, entry: JobEntry) -> None:
+        if entry.job.is_hint:
+            return
         now_s = self._site.now_s
         was_overdue = entry.is_overdue
         planned = self._jobs.names(set(entry.planned))
@@ -168,4 +175,4 @@ class JobRelease:
         text = note_of(entry, self._jobs.names(entry.ready), longest_s, now_s, planned)
         if entry.is_overdue and not was_overdue:
             self._jobs.note(entry, "overdue", text)
-        self._notes.consider(entry, text, now_s)
+        self._notes.consider(entry, text, now_s, start_of(entry, now_s))

@@ -116,7 +116,7 @@ class JobViews:
         if not caller.is_admin:
             return Trouble(code="not-allowed", message="only the batch system asks whether jobs may start")
         entry = self._jobs.entries.get(request.job)
-        if entry is None or not entry.has_image:
+        if entry is None or not entry.has_image or entry.job.is_hint:
             return self._start_in_reservation(request)
         digest = "" if entry.image is None else entry.image.digest
         names = set(self._jobs.names(entry.ready))

@@ -7,14 +7,10 @@ the service needs no library, and no key.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 import subprocess
 from dataclasses import dataclass
-
-MOST_CHARACTERS = 8_192
-SCHEME = "MUNGE"
 
 _CREDENTIAL = re.compile(r"MUNGE:[A-Za-z0-9+/=]{1,8000}:", re.ASCII)
 _DECODED = re.compile(rb"UID:[ \t]*([0-9]{1,10})\nGID:[ \t]*([0-9]{1,10})\n\n([0-9a-f]{64})\n?")
@@ -83,9 +79,3 @@ class Munge:
             ) from error
         except OSError as error:
             raise NotVouched(f"unmunge cannot be run ({error.strerror})", is_own_fault=True) from error
-
-
-def hash_request(method: str, target: str, key: str, body: bytes) -> str:
-    """What the payload of a credential has to be. `target` is the path with its query, as sent."""
-    head = f"{method} {target}\n{key}\n".encode("ascii", "surrogateescape")
-    return hashlib.sha256(head + body).hexdigest()

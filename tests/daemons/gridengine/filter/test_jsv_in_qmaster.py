@@ -117,6 +117,25 @@ def test_clients_filter_brings_what_a_script_says(cluster: Cluster, system: Grid
     assert (found.metadata, found.state) == ("image: http://h/b\nsize: 3 GiB", JobState.HELD)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-jsv", "/media/bin/outrider_client_jsv.py"],
+        ["-V"],
+        ["-jsv", "/media/bin/outrider_client_jsv.py", "-V"],
+    ],
+)
+def test_environment_of_whoever_submits_names_the_image(
+    cluster: Cluster, system: GridEngine, options: list[str]
+) -> None:
+    path = cluster.write("home/alice/plain.sh", "#!/bin/sh\nsleep 1\n")
+    wanted = "OUTRIDER_IMAGE_WANTED=image=http://h/e;size=3GiB"
+    cluster.run(["env", wanted, "qsub", *options, path], user="alice")
+    (found,) = system.look().jobs
+
+    assert (found.metadata, found.state) == ("image=http://h/e;size=3GiB", JobState.HELD)
+
+
 def test_lines_in_a_context_are_taken(cluster: Cluster, system: GridEngine) -> None:
     text = "image: http://h/a.qcow2\nsize: 3 GiB"
     key_of(submit(cluster, "-ac", f"A=1,OUTRIDER={text},B=2"))

@@ -311,6 +311,26 @@ def test_jobs_of_a_job_do_not_inherit_its_workspace(clients: Site) -> None:
     assert "outrider:" not in printed
 
 
+WANTED = {"OUTRIDER_IMAGE_WANTED": "image=http://h/e.qcow2;size=2GiB"}
+
+
+@pytest.mark.parametrize("export", ["ALL", "NONE"])
+def test_environment_counts_whatever_of_it_is_exported(clients: Site, export: str) -> None:
+    answer = clients.run("sbatch", "--parsable", "--wrap=true", f"--export={export}", environment=WANTED)
+
+    assert answer.said == 'sbatch: outrider: the job starts when "e.qcow2" is on its nodes\n'
+    assert metadata(clients, answer.job) == "image: http://h/e.qcow2\nsize: 2GiB"
+
+
+@pytest.mark.parametrize("words", [["salloc", "--no-shell"], ["srun", "true"]])
+def test_environment_of_interactive_jobs_is_handed_on(clients: Site, words: list[str]) -> None:
+    """That such a job does not wait without being told to is what shows that its image is known."""
+    answer = clients.run(words[0], "--immediate=1", *words[1:], environment=WANTED)
+
+    assert answer.code != 0
+    assert "--immediate cannot wait for an image" in answer.said
+
+
 def test_named_pipe_as_a_script_is_not_waited_for(clients: Site) -> None:
     pipe = clients.folder / "jobs" / "pipe"
     os.mkfifo(pipe, 0o666)

@@ -134,6 +134,34 @@ def test_user_can_change_a_job_without_metadata(slurm: Site) -> None:
     assert late != 0
 
 
+WANTED = {"OUTRIDER_IMAGE_WANTED": "image=http://h/e.qcow2;size=2GiB"}
+
+
+def test_environment_names_the_image_where_nothing_else_does(slurm: Site) -> None:
+    options = ["--parsable", "--comment=rule_all"]
+    wrapped = slurm.run("sbatch", *options, "--wrap=hostname", environment=WANTED)
+    emptied = slurm.run("sbatch", *options, "--wrap=hostname", environment={"OUTRIDER_IMAGE_WANTED": ""})
+    wrong = slurm.run("sbatch", "--wrap=hostname", environment={"OUTRIDER_IMAGE_WANTED": "a b"})
+    script = slurm.folder / "jobs" / "own.sh"
+    script.write_text(HEAD + IMAGE + "hostname\n")
+    own = slurm.run("sbatch", "--parsable", str(script), environment=WANTED)
+
+    assert record(slurm, wrapped.job)["metadata"] == "image: http://h/e.qcow2\nsize: 2GiB"
+    assert is_held(slurm, wrapped.job)
+    assert slurm.job(wrapped.job)["Comment"] == "rule_all outrider-ticket=none"
+    assert not is_held(slurm, emptied.job)
+    assert record(slurm, own.job)["metadata"] == "image: http://h/a.qcow2"
+    assert wrong.code != 0
+    assert "OUTRIDER_IMAGE_WANTED: image: " in wrong.said
+
+
+def test_environment_of_srun_and_salloc_is_unknown_to_slurmctld_and_no_trouble(slurm: Site) -> None:
+    done = slurm.run("srun", "hostname", environment=WANTED)
+
+    assert done.code == 0, done.said
+    assert "environment is NULL" not in (slurm.folder / "state/slurmctld.log").read_text()
+
+
 @pytest.mark.parametrize("options", [["--wrap=hostname"], ["--wrap=hostname", "--array=1-3"]])
 def test_comment_says_the_same_as_lines(slurm: Site, options: list[str]) -> None:
     answer = slurm.run("sbatch", "--parsable", "--comment=my words outrider:http://h/b?x=1", *options)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from testbed.site import CACHEMGR, CONFIGURATION, NODE_DAEMON, PROGRAMS, SERVICE, OutriderSite, ServedImage
 from testbed.slurm import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT, SERVER
-from tests.daemons.slurm.service.jobs import seen
+from tests.daemons.slurm.service.jobs import HELD, seen
 
 MB = 1_000_000
 TOLD_S = 90
@@ -90,7 +90,7 @@ def wait_released(site: OutriderSite, job: str) -> None:
     """Until a job may start as far as Outrider goes: it has its ticket, and other reasons to wait."""
     site.cluster.wait_for(
         f"job {job} to be released",
-        lambda: "outrider-ticket=1." in seen(site, job).comment and seen(site, job).reason != "BeginTime",
+        lambda: "outrider-ticket=1." in seen(site, job).comment and seen(site, job).reason not in HELD,
         logs=lambda: f"{seen(site, job)}\n{site.logs()}",
     )
 

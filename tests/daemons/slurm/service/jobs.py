@@ -9,6 +9,8 @@ from testbed.slurm import HEAD
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 PATIENCE_S = 120
+HELD = ("BeginTime", "JobHeldAdmin")
+"""Why Slurm says a job waits that we hold: until the service has seen it, and then."""
 
 # Says when it began, and what it finds on each of its nodes.
 SCRIPT = """#!/bin/sh

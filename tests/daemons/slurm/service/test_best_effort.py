@@ -8,9 +8,10 @@ from testbed.commands import CommandFailed
 from testbed.site import SERVICE, OutriderSite
 from testbed.slurm import HEAD
 from tests.daemons.slurm.service.failing import fill, hold_back, let_go, wait_released
-from tests.daemons.slurm.service.jobs import arrived_s, ended, output, script, wait_for
+from tests.daemons.slurm.service.jobs import Seen, arrived_s, ended, output, script, seen, wait_for
 
 MB = 1_000_000
+DAY_S = 86_400
 
 
 def test_cold_job_begins_only_when_its_image_is_on_its_node(site: OutriderSite) -> None:
@@ -38,6 +39,25 @@ def test_job_with_a_deadline_is_held_until_its_image_is_on_its_node(site: Outrid
     assert "QFI" in output(site, job)
     shown = site.cluster.run(HEAD, ["scontrol", "show", "job", job]).stdout
     assert "Deadline=2" in shown
+
+
+def test_held_job_shows_when_it_is_expected_to_start(site: OutriderSite) -> None:
+    image = site.image("expected.qcow2", 150 * MB)
+
+    job = site.submit(script(image), "-t1")
+    submitted_s = int(site.cluster.run(HEAD, ["date", "+%s"]).stdout)
+    shown: list[Seen] = []
+
+    def is_shown() -> bool:
+        shown[:] = [seen(site, job)]
+        return submitted_s < shown[0].start_s < submitted_s + DAY_S
+
+    site.cluster.wait_for("its expected start", is_shown, logs=site.logs)
+    found = ended(site, job)
+
+    assert (shown[0].state, shown[0].reason) == ("PENDING", "JobHeldAdmin")
+    assert found.state == "COMPLETED", output(site, job)
+    assert arrived_s(site, image)[found.nodes] <= found.start_s
 
 
 def test_warm_job_goes_where_its_image_is(site: OutriderSite) -> None:

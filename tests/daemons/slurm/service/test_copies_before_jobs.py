@@ -13,7 +13,7 @@ from testbed.site import OutriderSite, ServedImage
 from testbed.slurm import HEAD
 from tests.daemons.reservations import reserve, wait_reservation
 from tests.daemons.slurm.service.failing import fill
-from tests.daemons.slurm.service.jobs import ended, instances, output, script, seen, wait_in_slurm
+from tests.daemons.slurm.service.jobs import HELD, ended, instances, output, script, seen, wait_in_slurm
 
 MB = 1_000_000
 WORKSPACE = """version: 1
@@ -80,7 +80,7 @@ def test_job_that_is_cancelled_before_its_start_leaves_no_copy(site: OutriderSit
         return [node for node in site.cluster.nodes if owner in instances(site, node)]
 
     site.cluster.wait_for("its copy is made", lambda: bool(nodes_with_a_copy()), logs=site.logs)
-    site.cluster.wait_for("it is released", lambda: seen(site, job).reason != "BeginTime", logs=site.logs)
+    site.cluster.wait_for("it is released", lambda: seen(site, job).reason not in HELD, logs=site.logs)
     site.cluster.run(HEAD, ["scancel", job], user="ada")
     site.cluster.wait_for("its copy is gone", lambda: not nodes_with_a_copy(), logs=site.logs)
     for each in filled:

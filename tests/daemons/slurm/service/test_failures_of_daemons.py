@@ -22,6 +22,7 @@ from tests.daemons.slurm.service.failing import (
     wait_shown,
 )
 from tests.daemons.slurm.service.jobs import (
+    HELD,
     arrived_s,
     ended,
     in_slurm,
@@ -157,7 +158,7 @@ def test_service_killed_at_a_release_has_done_nothing_by_halves_and_does_it_when
             "outriderd's end", lambda: not site.cluster.is_running(HEAD, SERVICE), logs=site.logs
         )
     # Slurm looks at a job that was changed a moment later.
-    site.cluster.wait_for("the job to be held", lambda: seen(site, job).reason == "BeginTime", logs=site.logs)
+    site.cluster.wait_for("the job to be held", lambda: seen(site, job).reason in HELD, logs=site.logs)
     comment = seen(site, job).comment
     site.start_service()
     found = ended(site, job)

@@ -197,7 +197,7 @@ def test_status_imports_nothing_but_the_standard_library_and_ourselves() -> None
         )  # fmt: skip
 
     assert done.stderr == ""
-    assert done.stdout.splitlines()[-1] == "['cachemgr', 'outrider'] 0"
+    assert done.stdout.splitlines()[-1] == "['cachemgr', 'outrider', 'outrider_client'] 0"
 
 
 def test_report_is_a_table_and_as_values_unrounded(service: Service, capsys: Capture) -> None:

@@ -14,17 +14,18 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 
-from outrider.cli.asking import wanted
 from outrider.cli.asking.display.decision import accepted_screen, refused_screen
 from outrider.cli.asking.display.terminal import plain_paint
 from outrider.cli.asking.display.words import When
-from outrider.cli.asking.wanted import name_from, typable_start
+from outrider.cli.asking.wanted import typable_start
 from outrider.cli.main import main, parser
 from outrider.cli.output import plain
 from outrider.metadata import yamlfile
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import parse_workspace
 from outrider.service.answers.leases import Occurrence
+from outrider_client import wishes
+from outrider_client.wishes import name_from
 from tests.unit.cli.canned import Asked, Reply, Service
 from tests.unit.cli.samples import ACCEPTED, NOW_S, REFUSED, STATUS
 
@@ -360,7 +361,7 @@ def test_file_may_be_as_large_as_the_service_reads(service: Service, file: str) 
     Path(file).write_bytes(b"#" * yamlfile.MOST_BYTES)
 
     assert main(["reserve", file]) == 0
-    assert wanted.MOST_BYTES == yamlfile.MOST_BYTES
+    assert wishes.MOST_BYTES == yamlfile.MOST_BYTES
 
 
 def test_json_is_yaml() -> None:

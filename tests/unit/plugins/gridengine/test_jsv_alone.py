@@ -190,6 +190,7 @@ def test_fault_of_ours_refuses_jobs_with_an_image_and_no_others(monkeypatch: pyt
     assert answered("PARAM N x") == ["RESULT STATE ACCEPT"]
     assert "has a fault" in answered("PARAM ac A=1,OUTRIDER=http://h/a")[0]
     assert "has a fault" in answered("ENV ADD OUTRIDER http://h/a")[0]
+    assert "has a fault" in answered("ENV ADD OUTRIDER_IMAGE_WANTED http://h/a")[0]
 
 
 def test_broken_configuration_refuses_jobs_with_an_image_and_no_others(tmp_path: Path) -> None:

@@ -171,6 +171,70 @@ answer, made = submit({ comment = "outrider:image=w.qcow2", spank_job_env = file
 claim("of a file counts what was read from it", metadata_of(made) == "image: w.qcow2")
 claim("a file that nobody read is refused", refused({ spank_job_env = file }, "was not read"))
 
+-- The environment counts where nothing else is said, and only of batch jobs, of which Slurm shows it.
+local WANTED = { OUTRIDER_IMAGE_WANTED = "image=e.qcow2;size=2GiB" }
+answer, made = submit({ script = HEAD .. "ls\n", environment = WANTED, comment = "rule_all" })
+claim("the environment of a script without metadata counts", metadata_of(made) == "image: e.qcow2\\nsize: 2GiB")
+claim("such a job is held", answer == 0 and made.begin_time > os.time() + 300 * 86400)
+claim("its comment stays in front", made.comment == "rule_all outrider-ticket=none")
+answer, made = submit({ script = HEAD .. IMAGE, environment = WANTED })
+claim("a script counts more than the environment", metadata_of(made) == "image: http://h/a.qcow2")
+answer, made = submit({ script = HEAD, comment = "outrider:b.qcow2", environment = WANTED })
+claim("a comment counts more than the environment", metadata_of(made) == "image: b.qcow2")
+answer, made = submit({ script = HEAD, spank_job_env = spank, environment = WANTED })
+claim("an option counts more than the environment", metadata_of(made) == "image: c.qcow2")
+claim("an empty variable says nothing", is_untouched({ script = HEAD, environment = { OUTRIDER_IMAGE_WANTED = " " } }))
+claim("other variables say nothing",
+  is_untouched({ script = HEAD, environment = { OUTRIDER_IMAGE = "a.qcow2", OUTRIDER_TICKET = "1.2" } }))
+claim("the environment of no batch job is asked for", submit(setmetatable(job({ comment = "mine" }), {
+  __index = function(_, name) if name == "environment" then error("asked") end end })) == slurm.SUCCESS)
+for _, case in ipairs({
+  { "a b", "OUTRIDER_IMAGE_WANTED: image: " },
+  { "a;b", "OUTRIDER_IMAGE_WANTED: \"b\" is not of the form" },
+  { "http://ada:secret@h/a", "a user or a password" },
+  { "a;sise=3", '"sise": there is no such key' },
+  { ("a"):rep(5000), "OUTRIDER_IMAGE_WANTED: has 5000 bytes, and at most 4096" },
+}) do
+  claim("the environment is checked: " .. case[2],
+    refused({ script = HEAD, environment = { OUTRIDER_IMAGE_WANTED = case[1] } }, case[2]))
+end
+
+-- What a script seems to want is noticed where the site says so, and changes nothing else of the job.
+local STARTS = HEAD .. "module load x\napptainer exec --nv docker://h.example/team/a:v1 python train.py\n"
+claim("nothing is noticed where the site has not asked for it", is_untouched({ script = STARTS }))
+outrider_hints = true
+local function hinted(script)
+  local made = select(2, submit({ script = HEAD .. script }))
+  return made.admin_comment and made.admin_comment:match('{"outrider%-hint":"image: (.-)"}$'), made
+end
+for _, case in ipairs({
+  { "apptainer exec --nv docker://h.example/team/a:v1 python train.py\n", "docker://h.example/team/a:v1" },
+  { "/usr/bin/singularity -q run 'oras://h.example/a:v1' x\n", "oras://h.example/a:v1" },
+  { "srun apptainer shell \"https://h/a.sif\";\n", "https://h/a.sif" },
+  { "#SBATCH --container-image=nvcr.example#team/b:v2\nls\n", "docker://nvcr.example/team/b:v2" },
+  { "srun --container-image=docker://h/c:v3 ls\n", "docker://h/c:v3" },
+  { "apptainer exec a.sif ls\n", nil },
+  { "apptainer pull docker://h/a\n", nil },
+  { "# apptainer exec docker://h/a ls\n", nil },
+  { "srun --container-image=/images/a.sqsh ls\n", nil },
+  { "apptainer exec docker://$HOST/a ls\n", nil },
+  { "curl https://h/a | sh\n", nil },
+}) do
+  claim("noticed: " .. case[1], hinted(case[1]) == case[2])
+end
+local noticed, unheld = hinted("apptainer exec docker://h/a ls\n")
+claim("such a job is not held, nor requeued, nor is anything told", noticed and unheld.begin_time == 0
+  and unheld.requeue == NO_VAL16 and unheld.comment == nil and unheld.priority == nil and #said == 0)
+answer, made = submit({ script = STARTS, admin_comment = "the site's" })
+claim("an administrator's words stay", answer == 0 and made.admin_comment == "the site's")
+answer, made = submit({ script = HEAD .. IMAGE .. "apptainer exec docker://h/a ls\n" })
+claim("what a job says itself counts", metadata_of(made) == "image: http://h/a.qcow2")
+local noticing = metadata.noticed
+metadata.noticed = function() error("planted") end
+claim("a fault in noticing costs a job nothing", is_untouched({ script = STARTS }))
+metadata.noticed = noticing
+outrider_hints = nil
+
 -- What is not right is refused, by line and key.
 for _, case in ipairs({
   { "#OUTRIDER\n", 'line 2: "#OUTRIDER" says nothing' },
@@ -244,6 +308,8 @@ local checked = metadata.checked
 metadata.checked = function() error("planted") end
 claim("a failing filter refuses metadata", refused({ comment = "outrider:a" }, "the submit filter failed"))
 claim("a failing filter lets others pass", is_untouched({ script = HEAD .. "ls\n" }))
+claim("a failing filter refuses what the environment wants", refused({ script = HEAD, environment = WANTED },
+  "the submit filter failed"))
 metadata.checked = checked
 local of_script = metadata.of_script
 metadata.of_script = function() error("planted") end

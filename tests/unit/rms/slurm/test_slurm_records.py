@@ -150,7 +150,7 @@ def a_job(*, limit_s: int, saved: SavedMachine | None = None) -> SlurmJob:
         key="7", state=JobState.RUNNING, user="ada", uid=1, account="", nodes_wanted=1, most_nodes=1,
         resources=Resources.of(cpus=1), limit_s=limit_s, submitted_s=0, nodes=("n1",), start_s=1000,
         reservation="", comment="", record=JobRecord(saved=saved), is_managed=True, is_held_by_us=False,
-        wish=NodeWish(), eligible_s=0, partitions=("main",), features="",
+        wish=NodeWish(), eligible_s=0, partitions=("main",), features="", hint="",
     )  # fmt: skip
 
 

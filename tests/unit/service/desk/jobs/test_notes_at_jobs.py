@@ -6,8 +6,9 @@ import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, RmsJob
-from outrider.service.desk.jobs.job import JobEntry
-from outrider.service.desk.jobs.notes import JobNotes
+from outrider.service.desk.jobs.job import JobEntry, Stage
+from outrider.service.desk.jobs.notes import JobNotes, start_of
+from outrider.service.ports import TellUser
 from outrider.service.settings import Settings
 
 SUBMITTED_S = 1_000
@@ -47,3 +48,49 @@ def test_line_at_a_job_changes_as_often_as_the_site_says(every_s: int) -> None:
         0: ["first"],
         every_s: [f"line {every_s}"],
     }
+
+
+def staging(ready_s: int, start_s: int | None = None) -> JobEntry:
+    made = entry()
+    made.stage, made.ready_s, made.start_s = Stage.STAGING, ready_s, start_s
+    return made
+
+
+@pytest.mark.parametrize(
+    ("ready_s", "start_s", "expected_s"),
+    [(1_100, None, 1_100), (1_100, 1_300, 1_300), (1_300, 1_100, 1_300), (999, None, None)],
+)
+def test_start_is_expected_when_there_are_image_and_nodes(
+    ready_s: int, start_s: int | None, expected_s: int | None
+) -> None:
+    assert start_of(staging(ready_s, start_s), SUBMITTED_S) == expected_s
+
+
+def test_no_start_is_expected_of_a_job_that_waits_for_room() -> None:
+    job = staging(2_000)
+    job.stage = Stage.WAITING
+
+    assert start_of(job, SUBMITTED_S) is None
+
+
+def test_start_is_told_again_when_it_has_changed_by_a_fifth_or_has_passed() -> None:
+    job = staging(2_000)
+    job.noted_start_s = start_of(job, SUBMITTED_S)
+    job.ready_s = 2_240
+    near = start_of(job, SUBMITTED_S)
+    job.ready_s = 2_260
+    far = start_of(job, SUBMITTED_S)
+    passed = start_of(job, 2_001)
+
+    assert (near, far, passed) == (2_000, 2_260, 2_260)
+
+
+def test_start_that_changes_alone_is_told_too() -> None:
+    notes, job = JobNotes(2), staging(2_000)
+    notes.consider(job, "line", SUBMITTED_S, 2_000)
+    first = [(call.text, call.start_s) for call in notes.calls(SUBMITTED_S)]
+    notes.told(TellUser(job="7", text="line"), None, job)
+    notes.consider(job, "line", SUBMITTED_S + 2, 3_000)
+    second = [(call.text, call.start_s) for call in notes.calls(SUBMITTED_S + 2)]
+
+    assert (first, second) == ([("line", 2_000)], [("line", 3_000)])

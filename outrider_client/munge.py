@@ -6,26 +6,34 @@ munged; neither this module nor the user who asks ever sees it.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
 import threading
 from contextlib import suppress
 
-from outrider.cli.errors import CommandError, MissingPartError, UnreachableError
-from outrider.service.web.connections.munge import MOST_CHARACTERS, SCHEME, hash_request
+from outrider_client.errors import MissingPartError, OutriderError, UnreachableError
 
 PROGRAM = "munge"
+SCHEME = "MUNGE"
+MOST_CHARACTERS = 8_192
 MOST_S = 10.0
 """A credential is made in milliseconds; a munged that takes so long hangs."""
 MOST_REASON_CHARACTERS = 200
 
 
 def authorisation(method: str, target: str, key: str, body: bytes, *, timeout_s: float) -> str:
-    """The header that vouches for one attempt to send this request. Raises CommandError."""
+    """The header that vouches for one attempt to send this request. Raises OutriderError."""
     wanted = hash_request(method, target, key, body)
     credential = _made(wanted.encode("ascii"), min(timeout_s, MOST_S))
     return f"{SCHEME} {credential}"
+
+
+def hash_request(method: str, target: str, key: str, body: bytes) -> str:
+    """What the payload of a credential has to be. `target` is the path with its query, as sent."""
+    head = f"{method} {target}\n{key}\n".encode("ascii", "surrogateescape")
+    return hashlib.sha256(head + body).hexdigest()
 
 
 def _made(payload: bytes, timeout_s: float) -> str:
@@ -99,7 +107,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _failed(words: str) -> CommandError:
+def _failed(words: str) -> OutriderError:
     return UnreachableError(
         f"nobody vouches for you on this machine: {PROGRAM} {words}. See that munged runs here (systemctl "
         "status munge), or run outrider on the service's own machine"

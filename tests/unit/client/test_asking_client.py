@@ -11,8 +11,6 @@ from uuid import UUID
 
 import pytest
 
-from outrider.cli.connection import client as module
-from outrider.cli.connection.client import Client, in_path
 from outrider.cli.errors import (
     CommandError,
     ConflictError,
@@ -22,6 +20,8 @@ from outrider.cli.errors import (
     UnavailableError,
     UnreachableError,
 )
+from outrider_client import transport as module
+from outrider_client.transport import Transport, in_path
 from tests.unit.cli.canned import Reply, Service, serving
 
 
@@ -57,8 +57,8 @@ class StartingClock(Clock):
             self.is_started.wait(timeout=60)
 
 
-def client(service: Service, *, timeout_s: int = 30) -> Client:
-    return Client(str(service.path), Clock(), timeout_s=timeout_s)
+def client(service: Service, *, timeout_s: int = 30) -> Transport:
+    return Transport(str(service.path), Clock(), timeout_s=timeout_s)
 
 
 def trouble(code: str, status: int) -> Reply:
@@ -130,7 +130,7 @@ def test_service_that_always_hangs_up_is_given_up_in_time(service: Service) -> N
     clock = Clock()
 
     with pytest.raises(UnreachableError, match="is not known"):
-        Client(str(service.path), clock, timeout_s=10).post("/v1/reservations", {})
+        Transport(str(service.path), clock, timeout_s=10).post("/v1/reservations", {})
     assert 5 < sum(clock.slept) <= 10
 
 
@@ -140,7 +140,7 @@ def test_busy_service_is_asked_again_after_the_time_it_named(service: Service) -
     service.on("GET", "/v1/status", busy, busy, {"site": "a"})
     clock = Clock()
 
-    assert Client(str(service.path), clock).get("/v1/status") == {"site": "a"}
+    assert Transport(str(service.path), clock).get("/v1/status") == {"site": "a"}
     assert clock.slept == [3, 3]
 
 
@@ -151,7 +151,7 @@ def test_busy_service_is_not_waited_for_beyond_the_timeout(service: Service) -> 
     clock = Clock()
 
     with pytest.raises(UnavailableError):
-        Client(str(service.path), clock, timeout_s=7).get("/v1/status")
+        Transport(str(service.path), clock, timeout_s=7).get("/v1/status")
     assert clock.slept == [3, 3]
 
 
@@ -162,7 +162,7 @@ def test_service_that_restarts_is_waited_for(seconds: int) -> None:
     with tempfile.TemporaryDirectory(prefix="or-") as folder:
         path = Path(folder) / "s"
         clock = StartingClock(start, seconds)
-        asking = Client(str(path), clock, timeout_s=30)
+        asking = Transport(str(path), clock, timeout_s=30)
         if seconds > module.NEW_PATIENCE_S:
             with serving(path) as service:
                 service.on("GET", "/v1/status", {"site": "early"})
@@ -201,7 +201,7 @@ def test_request_on_which_a_service_died_is_told_as_one_of_unknown_outcome(tmp_p
         thread = threading.Thread(target=die)
         thread.start()
         with pytest.raises(UnreachableError, match="is not known"):
-            Client(str(path), Clock(), timeout_s=10).post("/v1/reservations", {})
+            Transport(str(path), Clock(), timeout_s=10).post("/v1/reservations", {})
         thread.join()
 
 
@@ -209,7 +209,7 @@ def test_service_that_does_not_run_is_told_with_a_remedy(tmp_path: Path) -> None
     clock = Clock()
 
     with pytest.raises(UnreachableError, match=r"not running.*systemctl start outriderd.*--socket"):
-        Client(str(tmp_path / "none"), clock).get("/v1/status")
+        Transport(str(tmp_path / "none"), clock).get("/v1/status")
     assert sum(clock.slept) <= module.NEW_PATIENCE_S
 
 
@@ -217,7 +217,7 @@ def test_file_that_is_no_socket_is_not_outriderd(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(UnreachableError, match=r"not running|not outriderd"):
-        Client(str(tmp_path / "file"), Clock()).get("/v1/status")
+        Transport(str(tmp_path / "file"), Clock()).get("/v1/status")
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_program_that_speaks_no_http_is_told(tmp_path: Path) -> None:
         thread = threading.Thread(target=greet)
         thread.start()
         with pytest.raises(UnreachableError, match="not outriderd"):
-            Client(path, Clock()).get("/v1/status")
+            Transport(path, Clock()).get("/v1/status")
         thread.join()
 
 
@@ -263,7 +263,7 @@ def test_service_that_never_answers_is_given_up(tmp_path: Path) -> None:
         listening.listen()
 
         with pytest.raises(UnreachableError, match="did not answer within 1 s"):
-            Client(f"{folder}/s", Clock(), timeout_s=1).get("/v1/status")
+            Transport(f"{folder}/s", Clock(), timeout_s=1).get("/v1/status")
 
 
 def test_answer_that_is_too_large_is_not_kept(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +276,7 @@ def test_answer_that_is_too_large_is_not_kept(service: Service, monkeypatch: pyt
 
 def test_path_that_no_socket_can_have_is_an_input_error() -> None:
     with pytest.raises(InputError, match="107"):
-        Client("/run/" + "x" * 110, Clock())
+        Transport("/run/" + "x" * 110, Clock())
 
 
 def test_socket_that_may_not_be_used_is_not_allowed(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""From JSON to the values of `outrider.service.answers`, by their own fields.
+"""From JSON to frozen values, by their own fields.
 
 A field that is not known is passed over, so that a newer service can be asked; one that is
 missing and has no default is an error, so that nothing is made up.
@@ -12,9 +12,11 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import lru_cache
 from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from outrider.cli.errors import UnreachableError
+from outrider_client.errors import UnreachableError
 
 T = TypeVar("T")
+# What `X | Y` is, from Python 3.10 on.
+_UNIONS = (Union, getattr(types, "UnionType", Union))
 
 
 class _UnlikeError(Exception):
@@ -37,7 +39,7 @@ def _read(kind: object, value: object, where: str) -> object:
     if isinstance(kind, type) and is_dataclass(kind):
         return _object(kind, value, where)
     origin, parts = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
+    if origin in _UNIONS:
         if value is None and type(None) in parts:
             return None
         return _read(next(part for part in parts if part is not type(None)), value, where)

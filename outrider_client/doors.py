@@ -10,11 +10,15 @@ import errno
 import http.client
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from outrider.cli.errors import InputError, NotAllowedError, UnreachableError
+from outrider_client.errors import InputError, NotAllowedError, UnreachableError
 
+SOCKET = "/run/outrider/outriderd.sock"
+SOCKET_VARIABLE = "OUTRIDER_SOCKET"
+SERVER_VARIABLE = "OUTRIDER_SERVER"
 MOST_PATH_BYTES = 107
 """What the system takes as a socket's path."""
 MOST_HOST_CHARACTERS = 253
@@ -48,10 +52,10 @@ class Door(Protocol):
         """How another one is named."""
 
     def connect(self, timeout_s: float) -> http.client.HTTPConnection:
-        """A connection that stands. Raises NotThere, Stranger, CommandError or another OSError."""
+        """A connection that stands. Raises NotThere, Stranger, OutriderError or another OSError."""
 
     def vouch(self, method: str, target: str, key: str, body: bytes, timeout_s: float) -> dict[str, str]:
-        """Headers that say who asks, for one attempt to send this. Raises CommandError."""
+        """Headers that say who asks, for one attempt to send this. Raises OutriderError."""
 
 
 class _SocketConnection(http.client.HTTPConnection):
@@ -100,7 +104,7 @@ class SocketDoor:
         return {}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True)
 class ServerDoor:
     """The service on another machine, which trusts what this machine's MUNGE says of who asks."""
 
@@ -129,7 +133,7 @@ class ServerDoor:
         return connection
 
     def vouch(self, method: str, target: str, key: str, body: bytes, timeout_s: float) -> dict[str, str]:
-        from outrider.cli.connection.munge import authorisation
+        from outrider_client.munge import authorisation
 
         return {"Authorization": authorisation(method, target, key, body, timeout_s=timeout_s)}
 
@@ -163,3 +167,17 @@ def server_door(address: str) -> ServerDoor:
             f"--server {address}: not HOST:PORT; write head:7707, or [2001:db8::1]:7707 for an IPv6 address"
         )
     return ServerDoor(host=bare, port=int(port), name=address)
+
+
+def door_of(path: str | None, address: str | None, environment: Mapping[str, str]) -> Door:
+    """Where the service is asked. What an option says counts more than any variable."""
+    if path and address:
+        raise InputError("--socket and --server both say where the service is: give one of the two")
+    if not (path or address):
+        path, address = environment.get(SOCKET_VARIABLE), environment.get(SERVER_VARIABLE)
+        if path and address:
+            raise InputError(
+                f"{SOCKET_VARIABLE} and {SERVER_VARIABLE} both say where the service is: unset one of the "
+                "two, or give --socket or --server"
+            )
+    return server_door(address) if address else SocketDoor(path or SOCKET)

@@ -17,17 +17,17 @@ from pathlib import Path
 import pytest
 
 from cachemgr.base.clock import SystemClock
-from outrider.cli.asking.session import door_of
-from outrider.cli.connection import munge as module
-from outrider.cli.connection.client import Client
-from outrider.cli.connection.doors import ServerDoor, SocketDoor, server_door
 from outrider.cli.errors import InputError, MissingPartError, NotAllowedError, UnreachableError
 from outrider.cli.main import main
 from outrider.service.front import Busy
 from outrider.service.requests import ShowStatus
-from outrider.service.web.connections.munge import Munge, hash_request
+from outrider.service.web.connections.munge import Munge
+from outrider_client import munge as module
+from outrider_client.doors import ServerDoor, SocketDoor, door_of, server_door
+from outrider_client.munge import hash_request
+from outrider_client.transport import Transport
 from tests.repository import ROOT
-from tests.unit.cli.connection.test_asking_client import Clock
+from tests.unit.client.test_asking_client import Clock
 from tests.unit.service.web.apiserver import WORKSPACE, ScriptedFront, Server, wait_until
 from tests.unit.service.web.munging import UID, Munged, running_munged
 
@@ -129,7 +129,7 @@ def test_each_attempt_has_a_credential_of_its_own(front: ScriptedFront, server: 
 
     front.ask = busy_twice  # type: ignore[method-assign, assignment]
     try:
-        answer = Client(server_door(f"127.0.0.1:{server.port}"), Clock()).get("/v1/status")
+        answer = Transport(server_door(f"127.0.0.1:{server.port}"), Clock()).get("/v1/status")
     finally:
         del front.ask
 
@@ -246,13 +246,13 @@ def test_service_that_does_not_listen_is_told_with_a_remedy(programs: Path) -> N
     clock = Clock()
 
     with pytest.raises(UnreachableError, match=r"nobody listens on 127.0.0.1:\d+.*tcp\.listen"):
-        Client(server_door(f"127.0.0.1:{free_port()}"), clock).get("/v1/status")
+        Transport(server_door(f"127.0.0.1:{free_port()}"), clock).get("/v1/status")
     assert 0 < sum(clock.slept) <= 5
 
 
 def test_name_that_no_machine_has_is_told() -> None:
     with pytest.raises(UnreachableError, match="no machine is known by that name"):
-        Client(server_door("no-such-machine.invalid:7707"), Clock()).get("/v1/status")
+        Transport(server_door("no-such-machine.invalid:7707"), Clock()).get("/v1/status")
 
 
 def test_service_without_munge_sends_to_its_own_machine(
@@ -263,7 +263,7 @@ def test_service_without_munge_sends_to_its_own_machine(
     server = Server(folder)
     try:
         with pytest.raises(NotAllowedError, match="use the unix socket"):
-            Client(server_door(f"127.0.0.1:{server.port}"), Clock()).get("/v1/status")
+            Transport(server_door(f"127.0.0.1:{server.port}"), Clock()).get("/v1/status")
     finally:
         server.stop()
         shutil.rmtree(folder)
@@ -379,7 +379,7 @@ def test_real_service_answers_over_the_network_and_over_its_own_restart(
     try:
         with outriderd(folder, munged) as (port, restart):
             # One client, as `watch` is: it has heard of the service, so it waits for it to come back.
-            asking = Client(server_door(f"127.0.0.1:{port}"), SystemClock(), timeout_s=PATIENCE_S)
+            asking = Transport(server_door(f"127.0.0.1:{port}"), SystemClock(), timeout_s=PATIENCE_S)
             wait_until(lambda: main(["status", "--server", f"127.0.0.1:{port}"]) == 0)
             first = asking.get("/v1/status")
             restart()

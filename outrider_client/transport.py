@@ -11,34 +11,32 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Union
 from urllib.parse import quote, urlencode
 
-from outrider.cli.connection.doors import Door, NotThere, SocketDoor, Stranger
-from outrider.cli.errors import (
-    CommandError,
+from outrider_client.clock import Clock
+from outrider_client.doors import Door, NotThere, SocketDoor, Stranger
+from outrider_client.errors import (
     ConflictError,
     InputError,
     NotAllowedError,
     NotFoundError,
+    OutriderError,
     UnavailableError,
     UnreachableError,
 )
 
-if TYPE_CHECKING:
-    from cachemgr.base.clock import Clock
+Json = Union["dict[str, Json]", "list[Json]", str, int, float, bool, None]
+Query = Mapping[str, Union[str, int, None]]
 
-Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
-Query: TypeAlias = Mapping[str, "str | int | None"]
-
-SOCKET = "/run/outrider/outriderd.sock"
 TIMEOUT_S = 30
+MOST_PAGES = 1_000
 NEW_PATIENCE_S = 5
 """How long a service that has never answered is waited for: it may be about to start."""
 PAUSE_S, MOST_PAUSE_S = 0.1, 2.0
 MOST_ANSWER_BYTES = 64 * 2**20
 _GONE = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError, http.client.RemoteDisconnected)
-_ERRORS: dict[str, type[CommandError]] = {
+_ERRORS: dict[str, type[OutriderError]] = {
     "not-found": NotFoundError,
     "not-allowed": NotAllowedError,
     "ambiguous": ConflictError,
@@ -49,7 +47,7 @@ _ERRORS: dict[str, type[CommandError]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True)
 class Problem:
     """A fault of what was sent, with its place; line 0 is an option."""
 
@@ -71,16 +69,16 @@ class _Lost(Exception):
     """The connection ended before the answer did."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True)
 class _Answer:
     status: int
     retry_after_s: int
     body: bytes
 
 
-class Client:
+class Transport:
     """The service behind a door; a text is a socket's path. Every method returns the answer's JSON or
-    raises a CommandError."""
+    raises a OutriderError."""
 
     def __init__(self, door: Door | str, clock: Clock, *, timeout_s: int = TIMEOUT_S) -> None:
         self._door: Door = SocketDoor(door) if isinstance(door, str) else door
@@ -99,6 +97,23 @@ class Client:
 
     def delete(self, path: str) -> Json:
         return self._ask("DELETE", path, None, None)
+
+    def pages(self, path: str, query: Query, key: str) -> dict[str, Json]:
+        """All pages of a list as one object, as if it had come at once."""
+        whole: dict[str, Json] = {}
+        items: list[Json] = []
+        after: Json = None
+        for _ in range(MOST_PAGES):
+            asked = {**query, **({"after": after} if isinstance(after, (str, int)) else {})}
+            page = self.get(path, asked)
+            whole = page if isinstance(page, dict) else {}
+            found = whole.get(key)
+            items += found if isinstance(found, list) else []
+            following = whole.get("next_after")
+            if following in (None, "") or following == after:
+                break
+            after = following
+        return {**whole, key: items} if whole else {}
 
     def _ask(self, method: str, path: str, query: Query | None, body: Json) -> Json:
         target = path + _query(query or {})
@@ -155,7 +170,7 @@ class Client:
         except TimeoutError as error:
             raise UnreachableError(
                 f"outriderd on {self._door.name} did not answer within {timeout_s:.0f} s: give it longer "
-                "with --timeout, and see its log"
+                "with --timeout (timeout_s), and see its log"
             ) from error
         except http.client.IncompleteRead as error:
             raise _Lost("the answer is cut off") from error

@@ -1,0 +1,63 @@
+"""On Grid Engine, of the tools that have an executor for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from outrider.sim.workload.savings.reading import read_accounting
+from testbed.batchcluster import HEAD
+from testbed.gridengine import COMMON
+from testbed.gridenginesite import GridEngineSite, missing, site_cluster
+from tests.daemons.integrations import programs
+from tests.daemons.integrations.conftest import lacking, ran
+from tests.daemons.integrations.test_tools_on_slurm import LINK_BYTES_PER_S, RATE_BITS_PER_S, TIMINGS
+
+
+@pytest.fixture(scope="module")
+def site(tools: Path) -> Iterator[GridEngineSite]:
+    if (lack := missing()) is not None:
+        lacking(lack)
+    with site_cluster(2, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
+        made = GridEngineSite(
+            cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB", settings={"timings": TIMINGS}
+        )
+        made.install()
+        client = "/usr/lib/outrider/gridengine/outrider_client_jsv.py"
+        cluster.write(HEAD, f"{made.home()}/.sge_request", f"-jsv {client}\n", mode=0o644)
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("name", "program"), [("parsl", programs.PARSL_GRIDENGINE), ("dask", programs.DASK_GRIDENGINE)]
+)
+def test_task_finds_its_image(site: GridEngineSite, tools: Path, name: str, program: str) -> None:
+    printed, nodes = ran(site, tools, name, {"run.py": program}, "python", "run.py")
+
+    assert programs.FOUND in printed
+    assert len(nodes) == 1
+
+
+def test_accounting_of_what_ran_is_replayed(site: GridEngineSite, tmp_path: Path) -> None:
+    job = site.submit("#!/bin/sh\nsleep 1\n", "-N", "train")
+    path = f"{COMMON}/accounting"
+    site.cluster.wait_for(
+        "its accounting", lambda: f":train:{job}:" in site.cluster.read(HEAD, path), logs=site.logs
+    )
+    (tmp_path / "accounting").write_text(site.cluster.read(HEAD, path))
+
+    found = [
+        each for each in read_accounting(str(tmp_path / "accounting")).jobs if each.said["name"] == "train"
+    ]
+    assert [(each.said["user"], each.key, len(each.nodes)) for each in found] == [("ada", f"{job}.0", 1)]
+    assert found[0].end_s - found[0].start_s >= 1
+
+
+def test_rule_of_snakemake_finds_its_image(site: GridEngineSite, tools: Path) -> None:
+    files = {"Snakefile": programs.SNAKEFILE}
+    _, nodes = ran(site, tools, "snakemake", files, *programs.SNAKEMAKE, *programs.ON_GRIDENGINE)
+
+    assert site.cluster.read(HEAD, f"{site.home()}/snakemake/found.txt") == programs.FOUND
+    assert len(nodes) == 1

@@ -1,0 +1,134 @@
+"""`outrider sim savings` on what a real sacct prints, from Debian's slurmdbd on Debian's MariaDB."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from outrider.cli.main import main
+from outrider.sim.workload.savings.reading import read_accounting
+from tests.daemons.slurm.filter.conftest import able
+from tests.daemons.slurm.filter.slurm_site import PATH, Site, site
+from tests.repository import ROOT
+
+DEBIAN = ROOT / "build/accounting"
+LIBRARIES = DEBIAN / "usr/lib/x86_64-linux-gnu"
+DATABASE = (
+    "exec {debian}/usr/sbin/mariadbd --no-defaults --skip-grant-tables --user=root --datadir={folder}/db "
+    "--socket={folder}/db.sock --port=3307 --bind-address=127.0.0.1 "
+    "--lc-messages-dir={debian}/usr/share/mysql >{folder}/db.log 2>&1"
+)
+DAEMON = "exec {debian}/usr/sbin/slurmdbd -D >{folder}/slurmdbd.out 2>&1"
+CONTROLLER = "exec slurmctld -D -f {folder}/slurm.conf >{folder}/state/again 2>&1"
+SLURMDBD = """\
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+DbdHost=localhost
+SlurmUser=daemon
+LogFile={folder}/state/slurmdbd.log
+PidFile={folder}/state/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort=3307
+StorageUser=root
+StorageLoc=accounting
+PluginDir=/usr/lib/x86_64-linux-gnu/slurm-wlm:{libraries}/slurm-wlm
+"""
+ACCOUNTING = """\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStoragePass={folder}/munge/socket
+AccountingStoreFlags=job_comment
+DebugFlags=NO_CONF_HASH
+"""
+COLUMNS = "JobID,User,Group,Account,JobName,Partition,Comment,Submit,Start,End,NNodes,NodeList"
+SOON_S = 60
+
+
+def started(slurm: Site, stack: ExitStack, command: str) -> None:
+    """A daemon inside; it ends with the namespaces."""
+    text = command.format(debian=DEBIAN, folder=slurm.folder)
+    known = {
+        "PATH": PATH,
+        "LD_LIBRARY_PATH": str(LIBRARIES),
+        "SLURM_CONF": f"{slurm.folder}/slurm.conf",
+    }
+    process = stack.enter_context(
+        subprocess.Popen(slurm.command(["sh", "-c", text]), stdin=subprocess.DEVNULL, env=known)
+    )
+    stack.callback(process.kill)
+
+
+def until_there(slurm: Site, path: Path) -> None:
+    by_s = slurm.clock.monotonic_s() + SOON_S
+    while not path.exists():
+        assert slurm.clock.monotonic_s() < by_s, f"{path} is not there\n{slurm.logs()}"
+        slurm.clock.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Site]:
+    able()
+    if not (DEBIAN / "usr/sbin/slurmdbd").exists():
+        if "CI" in os.environ:
+            pytest.fail("slurmdbd and MariaDB are not unpacked: make integrations")
+        pytest.skip("slurmdbd and MariaDB are not unpacked (make integrations, which needs Debian's archive)")
+    with site() as made, ExitStack() as stack:
+        folder = made.folder
+        (folder / "db").mkdir()
+        started(made, stack, DATABASE)
+        until_there(made, folder / "db.sock")
+        configuration = folder / "slurmdbd.conf"
+        configuration.write_text(SLURMDBD.format(folder=folder, libraries=LIBRARIES))
+        configuration.chmod(0o600)
+        os.chown(configuration, 1, 1)
+        started(made, stack, DAEMON)
+        with (folder / "slurm.conf").open("a") as file:
+            file.write(ACCOUNTING.format(folder=folder))
+        add = "sacctmgr -i add cluster filter; sacctmgr -n list cluster format=cluster"
+        made.until("filter\n", "sh", "-c", f"{add} | tr -d ' '")
+        # It reads where its accounting is when it begins, and not when it is told to read anew.
+        made.run("sh", "-c", f"kill $(cat {folder}/state/slurmctld.pid)", uid=0)
+        started(made, stack, CONTROLLER)
+        made.until("idle", "sinfo", "-h", "-o", "%t")
+        yield made
+
+
+def ended(slurm: Site, count: int) -> str:
+    """What sacct prints when so many jobs have ended."""
+    by_s = slurm.clock.monotonic_s() + SOON_S
+    while True:
+        answer = slurm.run("sacct", "-P", "-X", "-a", "-S", "2020-01-01", "-o", COLUMNS, uid=0)
+        lines = [line for line in answer.printed.splitlines() if "Unknown" not in line]
+        if len(lines) == 1 + count:
+            return answer.printed
+        assert slurm.clock.monotonic_s() < by_s, f"{answer}\n{slurm.logs()}"
+        slurm.clock.sleep(0.2)
+
+
+def test_jobs_that_ran_are_replayed(slurm: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, comment in (("train", "a|b"), ("train", ""), ("web", "")):
+        slurm.submit("#!/bin/sh\nsleep 1\n", f"--job-name={name}", f"--comment={comment}", "-t1", "-n4")
+    held = slurm.submit("#!/bin/sh\n", "--begin=now+1hour", "--job-name=train").job
+    printed = ended(slurm, 3)
+    slurm.run("scancel", held, uid=0)
+    log, images = tmp_path / "log", tmp_path / "map.csv"
+    log.write_text(printed)
+    images.write_text("field,pattern,image,size\nname,train,torch.sif,1GB\n")
+    found = read_accounting(str(log))
+    assert main(["sim", "savings", str(log), "--map", str(images), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+
+    assert [each.said["name"] for each in found.jobs] == ["train", "train", "web"]
+    assert [each.nodes for each in found.jobs] == [("n1",)] * 3
+    assert found.jobs[0].said["comment"] == "a|b"
+    # Each of both fetched it; what the first one brought is there for the second.
+    assert answer["whole"]["before"]["sent_bytes"] == 2 * 10**9
+    assert answer["whole"]["after"]["sent_bytes"] == 10**9
+    assert answer["jobs_without_image"] == 1
