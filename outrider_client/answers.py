@@ -12,6 +12,54 @@ Result = Literal["accepted", "refused"]
 
 
 @dataclass(frozen=True)
+class Offer:
+    """Other terms that would be accepted, with the nodes that it would have now.
+
+    `kind` says in what they differ: later, fewer-nodes, shorter, fewer-nodes-later or
+    shorter-with-fewer-nodes. `name` is what it is accepted by; empty if it is not held.
+    """
+
+    name: str
+    kind: str
+    start_s: int
+    end_s: int
+    node_count: int
+    nodes: str
+    price: Optional[int] = None
+    """In thousandths of the site's unit of money; None where nothing has a price."""
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """One of the reservations of a request that recurs. `name` is empty if it is refused."""
+
+    name: str
+    number: int
+    result: Literal["accepted", "refused"]
+    start_s: int
+    end_s: int
+    nodes: str
+    reason: str
+    price: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class OpenWindow:
+    """An open reservation's time: its event may come between `from_s` and `until_s`, and it starts within
+    `within_s` of it. `events` are those that it waits for beside its user's word, or those that end it."""
+
+    from_s: int
+    until_s: int
+    within_s: int
+    duration_s: int
+    begins: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    triggered_s: Optional[int] = None
+    """When its event came; None as long as it waits, and if none came."""
+    event: str = ""
+
+
+@dataclass(frozen=True)
 class ImageView:
     """An image as a reservation has it."""
 
@@ -282,54 +330,6 @@ class Status:
     known."""
     is_link_doubted: bool = False
     """Whether these were transfers from several servers, so that it is the link's fault."""
-
-
-@dataclass(frozen=True)
-class Offer:
-    """Other terms that would be accepted, with the nodes that it would have now.
-
-    `kind` says in what they differ: later, fewer-nodes, shorter, fewer-nodes-later or
-    shorter-with-fewer-nodes. `name` is what it is accepted by; empty if it is not held.
-    """
-
-    name: str
-    kind: str
-    start_s: int
-    end_s: int
-    node_count: int
-    nodes: str
-    price: Optional[int] = None
-    """In thousandths of the site's unit of money; None where nothing has a price."""
-
-
-@dataclass(frozen=True)
-class Occurrence:
-    """One of the reservations of a request that recurs. `name` is empty if it is refused."""
-
-    name: str
-    number: int
-    result: Literal["accepted", "refused"]
-    start_s: int
-    end_s: int
-    nodes: str
-    reason: str
-    price: Optional[int] = None
-
-
-@dataclass(frozen=True)
-class OpenWindow:
-    """An open reservation's time: its event may come between `from_s` and `until_s`, and it starts within
-    `within_s` of it. `events` are those that it waits for beside its user's word, or those that end it."""
-
-    from_s: int
-    until_s: int
-    within_s: int
-    duration_s: int
-    begins: tuple[str, ...] = ()
-    ends: tuple[str, ...] = ()
-    triggered_s: Optional[int] = None
-    """When its event came; None as long as it waits, and if none came."""
-    event: str = ""
 
 
 @dataclass(frozen=True)
