@@ -18,7 +18,7 @@ from time import process_time
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import Arguments, judged
-from outrider.core.besteffort.jobs.order import Candidate, Order, rank
+from outrider.core.besteffort.jobs.order import Order, OrderedJob, rank
 from outrider.core.besteffort.jobs.schedule import JobSchedule, ScheduledJob, ScheduleRules
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.model import Resources
@@ -93,7 +93,7 @@ class Queue:
             limit_s=self._chance.randrange(600, DAY_S),
             eligible=self.everyone,
         )
-        known = Candidate(
+        known = OrderedJob(
             key=name, submitted_s=submitted_s, nodes_wanted=job.nodes_wanted, limit_s=job.limit_s
         )
         self.schedule.put(job, rank(Order.FCFS, known, NOW_S))

@@ -60,6 +60,47 @@ class OpenWindow:
 
 
 @dataclass(frozen=True)
+class Status:
+    """The service at a glance."""
+
+    version: str
+    site: str
+    batch_system: str
+    now_s: int
+    started_s: int
+    is_promising: bool
+    """Whether reservations are accepted now; `troubles` says why not."""
+    troubles: tuple[str, ...]
+    last_look_s: Optional[int]
+    nodes: int
+    nodes_up: int
+    nodes_away: int
+    reservations: dict[str, int]
+    """How many are in each state."""
+    next_start_s: Optional[int]
+    transfers_waiting: int
+    transfers_running: int
+    link_rate_bytes_per_s: int
+    link_busy_until_s: Optional[int]
+    effects_waiting: int
+    decisions: dict[str, int]
+    """How many requests were answered how, since the service was started."""
+    jobs: dict[str, int] = field(default_factory=dict)
+    """How many best-effort jobs that name an image are in each state."""
+    jobs_overdue: int = 0
+    """Of these, how many have waited for it for longer than they should."""
+    link_measured_bytes_per_s: Optional[int] = None
+    """The most that any of the last transfers got, if that is much less than was planned; `link_words` says
+    what to do."""
+    link_words: str = ""
+    turns_words: str = ""
+    """What is not as `jobs.schedule` wants it: queues that are handed back or not there, an order that is not
+    known."""
+    is_link_doubted: bool = False
+    """Whether these were transfers from several servers, so that it is the link's fault."""
+
+
+@dataclass(frozen=True)
 class ImageView:
     """An image as a reservation has it."""
 
@@ -289,47 +330,6 @@ class ReservationList:
     reservations: tuple[ReservationView, ...]
     next_after: Optional[int]
     """What to go on with, if there are more."""
-
-
-@dataclass(frozen=True)
-class Status:
-    """The service at a glance."""
-
-    version: str
-    site: str
-    batch_system: str
-    now_s: int
-    started_s: int
-    is_promising: bool
-    """Whether reservations are accepted now; `troubles` says why not."""
-    troubles: tuple[str, ...]
-    last_look_s: Optional[int]
-    nodes: int
-    nodes_up: int
-    nodes_away: int
-    reservations: dict[str, int]
-    """How many are in each state."""
-    next_start_s: Optional[int]
-    transfers_waiting: int
-    transfers_running: int
-    link_rate_bytes_per_s: int
-    link_busy_until_s: Optional[int]
-    effects_waiting: int
-    decisions: dict[str, int]
-    """How many requests were answered how, since the service was started."""
-    jobs: dict[str, int] = field(default_factory=dict)
-    """How many best-effort jobs that name an image are in each state."""
-    jobs_overdue: int = 0
-    """Of these, how many have waited for it for longer than they should."""
-    link_measured_bytes_per_s: Optional[int] = None
-    """The most that any of the last transfers got, if that is much less than was planned; `link_words` says
-    what to do."""
-    link_words: str = ""
-    turns_words: str = ""
-    """What is not as `jobs.schedule` wants it: queues that are handed back or not there, an order that is not
-    known."""
-    is_link_doubted: bool = False
-    """Whether these were transfers from several servers, so that it is the link's fault."""
 
 
 @dataclass(frozen=True)

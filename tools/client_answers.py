@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = (
     ROOT / "outrider/service/answers/leases.py",
+    ROOT / "outrider/service/answers/site.py",
     ROOT / "outrider/service/answers/__init__.py",
     ROOT / "outrider/service/web/routes/submissions.py",
 )

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from outrider.metadata.workspace import WorkspaceFile
-from outrider.service.answers import Answer, ShareList, Trouble
+from outrider.service.answers import Answer, Trouble
+from outrider.service.answers.site import ShareList
 from outrider.service.ports import FoundImage, LoginBook
 from outrider.service.requests import MOST_LISTED, Caller, Request
 

@@ -364,7 +364,7 @@ an expiry to the ticket with which its nodes hand the image out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Login:
+class RegistryLogin:
     """What may be shown of a user's login at a registry. Without a `user` it cannot be read any more."""
 
     host: str
@@ -379,12 +379,12 @@ class LoginFault(Exception):
 class LoginBook(Protocol):
     """Users' logins at registries. Every method may raise LoginFault; `add` asks the registry."""
 
-    def add(self, uid: int, host: str, user: str, password: str) -> Login: ...
+    def add(self, uid: int, host: str, user: str, password: str) -> RegistryLogin: ...
 
     def drop(self, uid: int, host: str) -> bool:
         """Whether there was one."""
 
-    def of(self, uid: int) -> tuple[Login, ...]: ...
+    def of(self, uid: int) -> tuple[RegistryLogin, ...]: ...
 
 
 class Promised:

@@ -241,7 +241,7 @@ class Explain:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Report:
+class ShowReport:
     """What was charged and what was refused within [from_s, until_s), added up. Users are told their own."""
 
     by: Payer = "user"
@@ -292,7 +292,7 @@ Request = (
     | ResumeJob
     | AskStart
     | Explain
-    | Report
+    | ShowReport
     | ShowStatus
     | ListDecisions
     | Reconcile

@@ -26,9 +26,8 @@ CONFIG = "/etc/outrider/jsv.json"
 QUEUES, OURS_TO_START = "/etc/outrider/queues", "outrider starts"
 WAKE = "/run/outrider/wake"
 """Opened and closed when a job is held: the service hears of that, and looks for the job."""
-HOLD = "PARAM h u"
 METADATA, HELD, TICKET = "OUTRIDER", "OUTRIDER_HELD", "OUTRIDER_TICKET"
-WANTED = "OUTRIDER_IMAGE_WANTED"
+HOLD, WANTED = "PARAM h u", "OUTRIDER_IMAGE_WANTED"
 ENCODED = "base64:"
 MARKED = "ENV ADD OUTRIDER_RESERVED 1"
 """For jobs in any advance reservation: the starter on a job's other nodes asks for an image by it."""
@@ -57,8 +56,7 @@ MOST_LINES, MOST_DEATHS = 64, 100
 MOST_METADATA_CHARACTERS = 4000
 MOST_CODED_CHARACTERS = 6 * MOST_METADATA_CHARACTERS
 """Four bytes a character, and four letters for three of these."""
-MOST_FILE_BYTES, MOST_USERS = 4 << 20, 10000
-TICKET_S = 30 * 86400
+MOST_FILE_BYTES, MOST_USERS, TICKET_S = 4 << 20, 10000, 30 * 86400
 
 # What may stand in an answer, one pattern a kind of line; names and values of ours only.
 LINES = re.compile(
@@ -78,8 +76,7 @@ VALUES = {
     "preemptible": (re.compile(r"requeue|no"), "requeue or no: there is no virtual machine to suspend"),
 }
 CONTEXT = re.compile(r"[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*")
-OURS = ("USER", "JOB_ID")
-NUMBER = re.compile(r"[0-9]{1,10}")
+OURS, NUMBER = ("USER", "JOB_ID"), re.compile(r"[0-9]{1,10}")
 
 
 class Mistake(Exception):

@@ -55,7 +55,7 @@ NOT_FOR_GUESTS = re.compile(r"LD_.*|PYTHON.*|OUTRIDER_(IMAGE|MACHINES?|TICKET)|T
 
 
 @dataclass(frozen=True)
-class BatchOptions:
+class WrapperOptions:
     """What the submit filter says of the machine."""
 
     memory_bytes: int
@@ -146,7 +146,7 @@ def make_private(folder: str) -> None:
 
 def understood(
     arguments: Sequence[str], environment: Mapping[str, str]
-) -> tuple[BatchOptions, str, Sequence[str]]:
+) -> tuple[WrapperOptions, str, Sequence[str]]:
     """The options, the script's path, and its arguments. Where a script's first line cannot be changed, the
     options are in the environment."""
     given = list(arguments)
@@ -160,7 +160,7 @@ def understood(
     memory = found.get("memory", "")
     if not memory.isdigit():
         raise BadRequest("the submit filter names no memory for the machine: submit the job anew")
-    return BatchOptions(int(memory) * MIB, found.get("boot", "")), given[0], given[1:]
+    return WrapperOptions(int(memory) * MIB, found.get("boot", "")), given[0], given[1:]
 
 
 def _folder(key: str) -> str:
@@ -196,7 +196,7 @@ def _continued(machine: Machine, job: BatchJob, image: BaseImage) -> MachineWish
 
 def _wish(
     job: BatchJob,
-    options: BatchOptions,
+    options: WrapperOptions,
     image: BaseImage,
     script: str,
     arguments: Sequence[str],

@@ -12,7 +12,7 @@ from outrider.cli.asking.session import Session, add_asking, add_header_option, 
 
 if TYPE_CHECKING:
     from outrider.cli.asking.display.terminal import Paint
-    from outrider.service.answers import Status
+    from outrider.service.answers.site import Status
 
 _STATUS = """examples:
   outrider status
@@ -89,7 +89,7 @@ def report(arguments: argparse.Namespace) -> None:
 
 
 def status(arguments: argparse.Namespace) -> None:
-    from outrider.service.answers import Status
+    from outrider.service.answers.site import Status
 
     asking = session(arguments)
     if (found := asking.shown(Status, asking.client.get("/v1/status"))) is not None:

@@ -150,6 +150,9 @@ def _show_series(asking: Session, name: str) -> bool:
         answer = asking.client.get(f"/v1/leases/{in_path(name)}")
     except CommandError:
         return False
+    lease = answer.get("lease") if isinstance(answer, dict) else None
+    if not isinstance(lease, dict) or lease.get("kind") != "recurring":
+        return False
     if (details := asking.shown(LeaseDetails, answer)) is not None:
         asking.table(RESERVATIONS, details.reservations, nothing="none is left")
     return True

@@ -16,7 +16,8 @@ from outrider.cli.output import print_json
 if TYPE_CHECKING:
     from outrider.cli.asking.display.terminal import Paint
     from outrider.cli.asking.display.words import When
-    from outrider.service.answers import Stretch, Timeline, TransferView
+    from outrider.service.answers import TransferView
+    from outrider.service.answers.site import Stretch, Timeline
 
 HOUR_S = 3600
 DEFAULT_S = 12 * HOUR_S
@@ -56,7 +57,8 @@ def add(commands: Subparsers) -> None:
 
 
 def timeline(arguments: argparse.Namespace) -> None:
-    from outrider.service.answers import Timeline, TransferList
+    from outrider.service.answers import TransferList
+    from outrider.service.answers.site import Timeline
 
     asking = session(arguments)
     from_s = asking.when.now_s if arguments.start is None else _instant_s(arguments.start, "--from", asking)

@@ -16,7 +16,7 @@ from outrider.cli.quantities import positive
 if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
     from outrider.cli.asking.display.words import When
-    from outrider.service.answers import ShareList, ShareView
+    from outrider.service.answers.site import ShareList, ShareView
 
 MUCH_PERCENT = 50
 """Who takes more of what one user may have is named above the table."""
@@ -56,7 +56,7 @@ def follow(asking: Session, arguments: argparse.Namespace, clock: Clock) -> None
     from outrider.cli.asking.display.terminal import columns, is_live, lines
     from outrider.cli.asking.display.words import When
     from outrider.cli.asking.watch import RedrawnScreen
-    from outrider.service.answers import ShareList
+    from outrider.service.answers.site import ShareList
 
     query = {"user": arguments.user, "thing": arguments.thing, "nodes": arguments.node}
     is_drawn = arguments.every is not None and is_live(os.environ) and not asking.is_json

@@ -148,7 +148,7 @@ def _measured(arguments: argparse.Namespace) -> Sequence[DoctorFinding]:
     from outrider.cli.installing.common.nodefiles import site_key
     from outrider.cli.installing.deploy import names_in
     from outrider.cli.progress import progress
-    from outrider.service.answers import Status
+    from outrider.service.answers.site import Status
     from outrider_client.reading import read
     from outrider_client.transport import Transport
 

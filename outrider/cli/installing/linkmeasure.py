@@ -23,7 +23,7 @@ from outrider.cli.installing.common.findings import DoctorFinding, ok, warning
 if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
     from cachemgr.fetch.report import FetchProgress
-    from outrider.service.answers import Status
+    from outrider.service.answers.site import Status
 
 WHAT = "link.rate"
 MOST_S = 20

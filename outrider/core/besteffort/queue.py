@@ -17,7 +17,7 @@ from outrider.core.besteffort.overtaking import Backfilling, Overtaking
 from outrider.core.besteffort.placement import RunPlacement, place_one, resumed
 from outrider.core.besteffort.suspension import Segment, is_tight, joined, next_fit, plan_run
 from outrider.core.besteffort.suspension_notice import suspend_in_time, withdraw
-from outrider.core.besteffort.waiting import Group, StartChances, WaitingLine, WaitingWorkspace
+from outrider.core.besteffort.waiting import StartChances, WaitingGroup, WaitingLine, WaitingWorkspace
 from outrider.core.model import Workspace
 from outrider.core.nodes.selection import Fit
 from outrider.core.reservations.book import Shipping
@@ -193,7 +193,7 @@ class BestEffortQueue:
             left,
             least_nodes,
             submitted_s=submitted_s,
-            group=Group(
+            group=WaitingGroup(
                 need,
                 "" if image is None else image.key,
                 0 if image is None else image.size_bytes,

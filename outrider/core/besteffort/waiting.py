@@ -17,7 +17,7 @@ from outrider.core.model import Workspace
 from outrider.core.nodes.node_timeline import FOREVER
 
 
-class Group(NamedTuple):
+class WaitingGroup(NamedTuple):
     """Waiting workspaces that could start at the same instants: the first of them tells for all."""
 
     need: int
@@ -38,7 +38,7 @@ class WaitingWorkspace:
     least_nodes: int = 1
     """How many nodes it takes at the very least."""
     submitted_s: int = 0
-    group: Group | None = None
+    group: WaitingGroup | None = None
     """What decides when it could start, beside how long it lasts. None if that depends on how many
     transfers it takes."""
 
@@ -85,7 +85,7 @@ class WaitingLine:
         self._orders: list[int] = []
         self._alone: list[int] = []
         # By what decides how many nodes are free, and by how many nodes it takes.
-        self._lines: dict[tuple[int, int], dict[int, dict[Group, GroupLine]]] = {}
+        self._lines: dict[tuple[int, int], dict[int, dict[WaitingGroup, GroupLine]]] = {}
 
     def __len__(self) -> int:
         return len(self._orders)
@@ -199,7 +199,7 @@ class StartChances:
         self._board = board
         self._now_s = now_s
         self._starts: dict[tuple[int, str], list[PossibleStart]] = {}
-        self._longest: dict[Group, int] = {}
+        self._longest: dict[WaitingGroup, int] = {}
         self._windows: dict[tuple[int, int], list[int]] = {}
 
     def forget(self) -> None:
@@ -228,14 +228,14 @@ class StartChances:
                         longest[index] = until_s - at_s
         return longest
 
-    def longest_s(self, group: Group) -> int:
+    def longest_s(self, group: WaitingGroup) -> int:
         """So long can what is suspendable last; for ever, if it could be suspended for a reservation."""
         longest_s = self._longest.get(group)
         if longest_s is None:
             longest_s = self._longest[group] = self._look(group)
         return longest_s
 
-    def _look(self, group: Group) -> int:
+    def _look(self, group: WaitingGroup) -> int:
         key = group.need, group.image_key
         starts = self._starts.get(key)
         if starts is None:
@@ -249,7 +249,7 @@ class StartChances:
                 longest_s = max(longest_s, until_s - start.at_s)
         return longest_s
 
-    def _make_starts(self, group: Group) -> list[PossibleStart]:
+    def _make_starts(self, group: WaitingGroup) -> list[PossibleStart]:
         board, now_s, need = self._board, self._now_s, group.need
         everyone = board.everything.everyone
         if not group.image_key:

@@ -10,8 +10,8 @@ from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, ReservationList, TransferList, Trouble
 from outrider.service.answers.leases import EventTaken
-from outrider.service.desk import machine_orders
 from outrider.service.desk.components import DeskComponents
+from outrider.service.desk.jobs.interruption import machine_orders
 from outrider.service.desk.reservations.admission import Doubtful, Judged, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
 from outrider.service.desk.state.node_list import ListedNode
@@ -38,12 +38,12 @@ from outrider.service.requests import (
     MachineRequest,
     Modify,
     Recall,
-    Report,
     Request,
     Reserve,
     Show,
     ShowJob,
     ShowLease,
+    ShowReport,
     ShowTimeline,
     SignedCall,
     Trigger,
@@ -90,7 +90,7 @@ class RequestDispatch:
             return self._parts.lease_views.leases(request, caller)
         if isinstance(request, ShowLease):
             return self._parts.lease_views.details(request.name, caller)
-        if isinstance(request, Report):
+        if isinstance(request, ShowReport):
             return self._parts.report_views.report(request, caller)
         if isinstance(request, Recall):
             return self.recall(request, caller)

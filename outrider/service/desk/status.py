@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider import __version__
-from outrider.service.answers import Status
+from outrider.service.answers.site import Status
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.settings import Settings

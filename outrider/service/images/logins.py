@@ -21,7 +21,7 @@ from cachemgr.fetch.registry.references import API_HOSTS, HUB, Reference, read_h
 from cachemgr.fetch.registry.session import RegistrySettings, Session
 from cachemgr.fetch.sources.connect import WebSettings
 from outrider.service.images.sealing import read_key, seal, unseal
-from outrider.service.ports import Login, LoginFault
+from outrider.service.ports import LoginFault, RegistryLogin
 
 VERSION = 1
 MOST_OF_ONE = 32
@@ -46,7 +46,7 @@ class Logins:
         self._check = check
         self._guard = threading.Lock()
 
-    def add(self, uid: int, host: str, user: str, password: str) -> Login:
+    def add(self, uid: int, host: str, user: str, password: str) -> RegistryLogin:
         """Keep a login that the registry takes. Raises LoginFault."""
         host = host_of(host)
         for text in (user, password):
@@ -67,7 +67,7 @@ class Logins:
             secret = seal(key, json.dumps([user, password]), f"{uid} {host}")
             own[host] = {"since_s": since_s, "sealed": secret}
             self._write(users)
-        return Login(host=host, user=user, since_s=since_s)
+        return RegistryLogin(host=host, user=user, since_s=since_s)
 
     def drop(self, uid: int, host: str) -> bool:
         """Forget a login; whether there was one."""
@@ -82,7 +82,7 @@ class Logins:
             self._write(users)
             return True
 
-    def of(self, uid: int) -> tuple[Login, ...]:
+    def of(self, uid: int) -> tuple[RegistryLogin, ...]:
         """A user's logins. One that cannot be read any more has no name."""
         with self._guard:
             own = self._read().get(str(uid), {})
@@ -90,7 +90,7 @@ class Logins:
         for host, row in sorted(own.items()):
             known = self.find(uid, host)
             name = "" if known is None else known[0]
-            found.append(Login(host=host, user=name, since_s=int(str(row.get("since_s", 0)))))
+            found.append(RegistryLogin(host=host, user=name, since_s=int(str(row.get("since_s", 0)))))
         return tuple(found)
 
     def find(self, uid: int, host: str) -> tuple[str, str] | None:

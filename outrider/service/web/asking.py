@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from cachemgr.base.shares import Share, Shares
 from outrider.metadata.workspace import ImageSection
-from outrider.service.answers import Answer, Decision, ShareList, Trouble
+from outrider.service.answers import Answer, Decision, Trouble
+from outrider.service.answers.site import ShareList
 from outrider.service.front import Busy, Front, NotDone, WantedShares
 from outrider.service.ports import FoundImage, ImageTrouble, LoginBook, LoginFault, NotYet
 from outrider.service.requests import Caller, Recall, Request, Reserve

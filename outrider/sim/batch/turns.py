@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from outrider.core.besteffort.jobs.order import Candidate, Order, rank
+from outrider.core.besteffort.jobs.order import Order, OrderedJob, rank
 from outrider.core.besteffort.jobs.schedule import JobSchedule, ScheduledJob, ScheduleRules, Walk
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.model import Node, Resources
@@ -22,7 +22,7 @@ from outrider.core.nodes.timeline import mask_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BatchJob:
+class SimulatedJob:
     """A job: what its user asks for, and how long it really works."""
 
     name: str
@@ -50,7 +50,7 @@ class Blocked:
 class BatchRun:
     """What became of a job."""
 
-    job: BatchJob
+    job: SimulatedJob
     start_s: int
     end_s: int
     nodes: tuple[str, ...]
@@ -98,7 +98,7 @@ class BatchQueue:
         self._starter = starter
         self._schedule = JobSchedule(self._forecast, starter.rules)
         self._overrun_s = overrun_s
-        self._jobs: dict[str, BatchJob] = {}
+        self._jobs: dict[str, SimulatedJob] = {}
         self._ends: dict[str, int] = {}
         self._taken: dict[str, tuple[Taken, ...]] = {}
         for each in blocked:
@@ -109,10 +109,10 @@ class BatchQueue:
     def waiting(self) -> int:
         return self._schedule.waiting
 
-    def job(self, name: str) -> BatchJob:
+    def job(self, name: str) -> SimulatedJob:
         return self._jobs[name]
 
-    def submit(self, job: BatchJob, now_s: int) -> None:
+    def submit(self, job: SimulatedJob, now_s: int) -> None:
         self._jobs[job.name] = job
         self._put(job, now_s)
 
@@ -154,11 +154,11 @@ class BatchQueue:
     def names(self, nodes: Iterable[int]) -> tuple[str, ...]:
         return tuple(self._names[node] for node in sorted(nodes))
 
-    def _put(self, job: BatchJob, now_s: int) -> None:
+    def _put(self, job: SimulatedJob, now_s: int) -> None:
         eligible = self._everyone
         if job.eligible:
             eligible = mask_of((self._number_of[name] for name in job.eligible), len(self._names))
-        candidate = Candidate(
+        candidate = OrderedJob(
             key=job.name,
             submitted_s=job.submitted_s,
             nodes_wanted=job.nodes_wanted,
@@ -181,7 +181,7 @@ class BatchQueue:
 
 
 def run_batch(
-    nodes: Sequence[Node], jobs: Iterable[BatchJob], starter: Starter, blocked: Iterable[Blocked] = ()
+    nodes: Sequence[Node], jobs: Iterable[SimulatedJob], starter: Starter, blocked: Iterable[Blocked] = ()
 ) -> list[BatchRun]:
     """Let all jobs come, start and end; what became of each, in the order of their starts. What fits nowhere
     is left out."""

@@ -13,10 +13,10 @@ from outrider.rms.base import JobState, RmsReservation
 from outrider.service.answers import Decision
 from outrider.service.desk.desk import Desk
 from outrider.service.desk.dispatch import RequestDispatch
+from outrider.service.desk.jobs.interruption.yielding import JobYielding
 from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.jobs.release import JobRelease
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
-from outrider.service.desk.jobs.yielding import JobYielding
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import Need, NodeStatus
 from outrider.service.desk.reconcile.reconciler import SERVICE, Reconciler

@@ -13,7 +13,7 @@ from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.model import Node, Resources
 from outrider.rms.base import JobState, RmsJob, RmsReservation, Sight
 from outrider.service.settings import ScheduleSettings, Settings
-from outrider.sim.batch.turns import LEAD, BatchJob, BatchQueue, BatchRun, Blocked, Starter, run_batch
+from outrider.sim.batch.turns import LEAD, BatchQueue, BatchRun, Blocked, SimulatedJob, Starter, run_batch
 from tests.amount import examples
 from tests.unit.service.desk.sandbox import RATE, Sandbox
 
@@ -28,9 +28,9 @@ RULES = {
 OCCUPYING = (JobState.STARTING, JobState.RUNNING)
 
 
-def batch_job(job: RmsJob) -> BatchJob:
+def batch_job(job: RmsJob) -> SimulatedJob:
     assert job.limit_s is not None
-    return BatchJob(
+    return SimulatedJob(
         name=job.key,
         submitted_s=job.submitted_s,
         nodes_wanted=job.nodes_wanted,
@@ -144,13 +144,13 @@ def test_service_and_simulator_decide_alike(
     assert simulated == told
 
 
-def random_jobs(chance: random.Random, count: int) -> list[BatchJob]:
+def random_jobs(chance: random.Random, count: int) -> list[SimulatedJob]:
     at_s, found = 0, []
     for number in range(count):
         at_s += chance.randint(0, 120)
         work_s = chance.randint(1, 600)
         found.append(
-            BatchJob(
+            SimulatedJob(
                 name=str(number),
                 submitted_s=at_s,
                 nodes_wanted=chance.choice((1, 1, 2, 4, 6)),

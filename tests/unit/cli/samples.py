@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from outrider.service import answers
 from outrider.service.answers.leases import Offer
+from outrider.service.answers.site import ShareList, ShareView, Status, Stretch, Timeline
 
 NOW_S = 1_901_023_500
 """14:05 on 29 March 2030, UTC."""
@@ -137,28 +138,28 @@ WAITING = replace(
     staging=(),
 )  # fmt: skip
 TRANSFERS = answers.TransferList(transfers=(MOVING, WAITING), is_complete=True)
-SHARES = answers.ShareList(
+SHARES = ShareList(
     shares=(
-        answers.ShareView(
+        ShareView(
             thing="transfers", unit="places", user="eve", where="n17", held=24, most=24, refused=1_204,
             nodes=40, held_in_all=960, seen_s=NOW_S - 60,
         ),
-        answers.ShareView(
+        ShareView(
             thing="bytes in the pool", unit="bytes", user="bob", where="n3", held=36 * GIB, most=75 * GIB,
             refused=0, nodes=2, held_in_all=40 * GIB, seen_s=NOW_S - 120,
         ),
-        answers.ShareView(
+        ShareView(
             thing="requests", unit="places", user="ada", where="head", held=2, most=64, refused=0, nodes=0,
             held_in_all=2, seen_s=NOW_S,
         ),
-        answers.ShareView(
+        ShareView(
             thing="reserved time on nodes", unit="node-seconds", user="ada", where="head",
             held=8 * 2 * HOUR_S, most=None, refused=0, nodes=0, held_in_all=8 * 2 * HOUR_S, seen_s=NOW_S,
         ),
     ),
     is_complete=True, is_of_all=True, missing=(), nodes=5_000, oldest_s=NOW_S - 4 * MINUTE_S,
 )  # fmt: skip
-STATUS = answers.Status(
+STATUS = Status(
     version="0.1.0", site="physics", batch_system="embedded", now_s=NOW_S, started_s=NOW_S - 3 * HOUR_S - 300,
     is_promising=True, troubles=(), last_look_s=NOW_S - 4, nodes=8, nodes_up=7, nodes_away=1,
     reservations={"accepted": 2, "preparing": 1, "ready": 0}, next_start_s=START_S, transfers_waiting=1,
@@ -167,13 +168,13 @@ STATUS = answers.Status(
 )  # fmt: skip
 
 
-def stretch(node: str, kind: str, name: str, from_h: float, until_h: float) -> answers.Stretch:
+def stretch(node: str, kind: str, name: str, from_h: float, until_h: float) -> Stretch:
     """Something on a node, from so many hours from now on until so many hours from now."""
     start_s, end_s = NOW_S + round(from_h * HOUR_S), NOW_S + round(until_h * HOUR_S)
-    return answers.Stretch(node=node, kind=kind, name=name, start_s=start_s, end_s=end_s)
+    return Stretch(node=node, kind=kind, name=name, start_s=start_s, end_s=end_s)
 
 
-TIMELINE = answers.Timeline(
+TIMELINE = Timeline(
     from_s=NOW_S,
     until_s=NOW_S + 12 * HOUR_S,
     nodes=tuple(f"n{number}" for number in range(1, 9)),

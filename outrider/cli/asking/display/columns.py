@@ -11,16 +11,9 @@ from typing import TypeVar
 from cachemgr.base.sizes import in_words
 from cachemgr.base.times import span_in_words
 from outrider.cli.asking.display.words import When, image_name, money, percent, rate_in_words, short
-from outrider.service.answers import (
-    ImageOnNodes,
-    ImageView,
-    JobView,
-    NodeView,
-    ReservationView,
-    ShareView,
-    TransferView,
-)
+from outrider.service.answers import ImageOnNodes, ImageView, JobView, NodeView, ReservationView, TransferView
 from outrider.service.answers.leases import LeaseView, ReportLine
+from outrider.service.answers.site import ShareView
 
 V = TypeVar("V")
 Columns = tuple[tuple[str, Callable[[V, When], object]], ...]

@@ -20,7 +20,7 @@ from outrider.cli.installing.common.placing import Json, carry_out
 from outrider.cli.installing.common.running import ProgramRunner
 
 if TYPE_CHECKING:
-    from outrider.service.answers import Status
+    from outrider.service.answers.site import Status
 
 HERE = "head"
 SERVICE_S = 2
@@ -95,7 +95,7 @@ class HeadChecks:
 def service_findings(path: str) -> list[DoctorFinding]:
     """Whether outriderd answers, and promises."""
     from cachemgr.base.clock import SystemClock
-    from outrider.service.answers import Status
+    from outrider.service.answers.site import Status
     from outrider_client.reading import read
     from outrider_client.transport import Transport
 

@@ -31,7 +31,7 @@ class Order(Enum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
+class OrderedJob:
     """What of a job an order may depend on."""
 
     key: str
@@ -44,7 +44,7 @@ class Candidate:
 
 def rank(
     order: Order,
-    job: Candidate,
+    job: OrderedJob,
     now_s: int,
     shares: Mapping[str, int] | None = None,
     said: Mapping[str, int] | None = None,

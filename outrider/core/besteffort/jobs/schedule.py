@@ -50,7 +50,7 @@ class ScheduledJob:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class JobPlace:
     """Nodes for a job: from when on, and when its image will be on all of them."""
 
     start_s: int
@@ -65,10 +65,10 @@ class Staging(Protocol):
         """The instants from which on a job could start as far as its image is concerned, and a mask of the
         nodes on which it could: where the image is now, where it comes to, where it could be brought."""
 
-    def find(self, job: ScheduledJob, now_s: int) -> Place | None:
+    def find(self, job: ScheduledJob, now_s: int) -> JobPlace | None:
         """The earliest place on nodes that have its image by then. Nothing is changed."""
 
-    def keep(self, job: ScheduledJob, place: Place) -> None:
+    def keep(self, job: ScheduledJob, place: JobPlace) -> None:
         """A place that was found is the job's: its image is to be there."""
 
 
@@ -78,10 +78,10 @@ class NoImages:
     def instants(self, job: ScheduledJob, now_s: int) -> Sequence[tuple[int, int]]:
         raise AssertionError(f"job {job.name} has an image, and nobody here knows of images")
 
-    def find(self, job: ScheduledJob, now_s: int) -> Place | None:
+    def find(self, job: ScheduledJob, now_s: int) -> JobPlace | None:
         raise AssertionError(f"job {job.name} has an image, and nobody here knows of images")
 
-    def keep(self, job: ScheduledJob, place: Place) -> None:
+    def keep(self, job: ScheduledJob, place: JobPlace) -> None:
         raise AssertionError(f"job {job.name} has an image, and nobody here knows of images")
 
 
@@ -89,8 +89,8 @@ class NoImages:
 class Walk:
     """What became of those that wait: who starts now, and who has a place for later."""
 
-    starts: dict[str, Place]
-    planned: dict[str, Place]
+    starts: dict[str, JobPlace]
+    planned: dict[str, JobPlace]
 
 
 Kind = tuple[int, int, str]
@@ -114,8 +114,8 @@ class JobSchedule:
         self._queue: list[tuple[Rank, str]] = []
         self._alike: dict[Kind, list[tuple[Rank, str]]] = {}
         """Jobs that could start at the same instants on the same nodes, in order."""
-        self._planned: dict[str, Place] = {}
-        self._started: dict[str, Place] = {}
+        self._planned: dict[str, JobPlace] = {}
+        self._started: dict[str, JobPlace] = {}
         self._available = 0
 
     @property
@@ -126,7 +126,7 @@ class JobSchedule:
         """Whether a job waits for its turn."""
         return name in self._jobs
 
-    def started_on(self, name: str) -> Place | None:
+    def started_on(self, name: str) -> JobPlace | None:
         """Where a job was told to start, as long as it keeps that place."""
         return self._started.get(name)
 
@@ -157,7 +157,7 @@ class JobSchedule:
         places = self._rules.places
         overtaking = Overtaking(self._rules.backfilling, MOST_PLACES if places is None else places)
         spans = FreeSpans(self._forecast, now_s)
-        starts: dict[str, Place] = {}
+        starts: dict[str, JobPlace] = {}
         for _, name, chances in self._in_turn(overtaking, spans, now_s):
             job = self._jobs[name][1]
             if not overtaking.may_wait and not _may_start(job, chances or self._chances(job, spans, now_s)):
@@ -215,7 +215,7 @@ class JobSchedule:
             return ((now_s, usable),)
         return [(at_s, mask & usable) for at_s, mask in self._staging.instants(job, now_s)]
 
-    def _find(self, job: ScheduledJob, now_s: int) -> Place | None:
+    def _find(self, job: ScheduledJob, now_s: int) -> JobPlace | None:
         if job.image:
             return self._staging.find(job, now_s)
         found = earliest_together(
@@ -226,9 +226,9 @@ class JobSchedule:
             eligible=job.eligible & self._available,
             now_s=now_s,
         )
-        return None if found is None else Place(start_s=found[0], ready_s=now_s, nodes=found[1])
+        return None if found is None else JobPlace(start_s=found[0], ready_s=now_s, nodes=found[1])
 
-    def _take(self, job: ScheduledJob, place: Place) -> None:
+    def _take(self, job: ScheduledJob, place: JobPlace) -> None:
         end_s = place.start_s + job.limit_s
         taken = tuple(
             Taken(node=node, start_s=place.start_s, end_s=end_s, amount=job.need) for node in place.nodes

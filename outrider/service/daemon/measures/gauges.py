@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from outrider.service.answers import Status
+from outrider.service.answers.site import Status
 from outrider.service.meter import Meter
 from outrider.service.ports import NodeReport
 from outrider.store.sqlite_store import SqliteStore

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.service.answers import Status
+from outrider.service.answers.site import Status
 from outrider.service.front import Health
 
 OLDEST_BEAT_S = 30.0

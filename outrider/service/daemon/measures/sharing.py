@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from cachemgr.base.clock import Clock
 from cachemgr.base.shares import Share
-from outrider.service.answers import ShareList, ShareView
+from outrider.service.answers.site import ShareList, ShareView
 from outrider.service.daemon.measures.nodeshares import NodeShare, NodeShares
 from outrider.service.front import WantedShares
 from outrider.service.meter import Meter

@@ -18,6 +18,7 @@ from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.copies import JobCopies
 from outrider.service.desk.jobs.image_lookup import ImageLookups
 from outrider.service.desk.jobs.in_reservation import JobsInReservations
+from outrider.service.desk.jobs.interruption.yielding import JobYielding
 from outrider.service.desk.jobs.job import JobEntry, JobImage, Stage
 from outrider.service.desk.jobs.notes import LOOKUP_S, JobNotes
 from outrider.service.desk.jobs.ordering.review import JobReview
@@ -27,7 +28,6 @@ from outrider.service.desk.jobs.placement import JobPlacer
 from outrider.service.desk.jobs.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.release import ORDER_LOOKS, JobRelease
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
-from outrider.service.desk.jobs.yielding import JobYielding
 from outrider.service.desk.nodes.earlier_pins import FIND_OUT_S
 from outrider.service.desk.nodes.events import News
 from outrider.service.desk.nodes.orders import NodeOrders

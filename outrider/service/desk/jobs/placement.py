@@ -16,7 +16,7 @@ from outrider.core.besteffort.jobs.placement import (
     let_go,
     place_job,
 )
-from outrider.core.besteffort.jobs.schedule import Place, ScheduledJob
+from outrider.core.besteffort.jobs.schedule import JobPlace, ScheduledJob
 from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.timeline import mask_of
@@ -145,7 +145,7 @@ class JobPlacer:
         found = [(at_s, holders) for at_s in sorted(times)] if holders else []
         return [*found, (brought_s, site.book.timeline.everyone)]
 
-    def in_turn(self, entry: JobEntry) -> tuple[Place, JobPlacement | None] | None:
+    def in_turn(self, entry: JobEntry) -> tuple[JobPlace, JobPlacement | None] | None:
         """The earliest place of a job where Outrider decides when it starts: on nodes to which its image was
         brought for it, or with further ones if that is much earlier; how it comes to those."""
         wish, now_s = self._wish(entry), self._site.now_s
@@ -171,7 +171,7 @@ class JobPlacer:
         )
         if found is None or (here is not None and here.start_s <= found[0] + BETTER_S):
             return None if here is None else (here, None)
-        place = Place(start_s=found[0], ready_s=max(now_s, way.ready_s), nodes=found[1])
+        place = JobPlace(start_s=found[0], ready_s=max(now_s, way.ready_s), nodes=found[1])
         return place, replace(way, start_s=found[0], until_s=max(way.until_s, wish.until_s(found[0])))
 
     def take_in_turn(self, entry: JobEntry, way: JobPlacement) -> None:
@@ -182,7 +182,7 @@ class JobPlacer:
             self.drop(entry, node)
         self._hold(entry, wish, way)
 
-    def _together(self, entry: JobEntry, wish: PlacementRequest) -> Place | None:
+    def _together(self, entry: JobEntry, wish: PlacementRequest) -> JobPlace | None:
         """When a job could start on some of the nodes to which its image was brought for it."""
         now_s = self._site.now_s
         ends = self._best_effort.lane.ends(self._best_effort.slots(), now_s)
@@ -204,7 +204,7 @@ class JobPlacer:
         if found is None:
             return None
         start_s, nodes = found
-        return Place(start_s=start_s, ready_s=max(there_s[node] for node in nodes), nodes=nodes)
+        return JobPlace(start_s=start_s, ready_s=max(there_s[node] for node in nodes), nodes=nodes)
 
     def stand(self, entry: JobEntry, *, may_improve: bool) -> bool:
         """Count a job that was led somewhere as being there, for those that are chosen for later.

@@ -12,7 +12,7 @@ from outrider.metadata.notation.hostlists import fold
 from outrider.service.answers import Decision, Trouble
 from outrider.service.answers.leases import Offer
 from outrider.service.desk.reservations.admission import Judged, ReservationAdmission
-from outrider.service.desk.state.offers import Held, HeldOffers
+from outrider.service.desk.state.offers import HeldNames, HeldOffers
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.wishes import Wish
 from outrider.service.requests import Accept, Caller, Reserve
@@ -58,7 +58,7 @@ class Negotiation:
             self._site.now_s,
             self._site.settings.offers_held_s,
         )
-        held = Held()
+        held = HeldNames()
         if not request.is_plan:
             terms = [
                 (each, replace(_with_terms(request, each.workspace), offered_price=self._price(each)))

@@ -54,7 +54,7 @@ class _Answer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
+class HeldNames:
     """How offers are held: their names, and until when; None if they are not."""
 
     names: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class HeldOffers:
 
     def hold(
         self, caller: Caller, found: Sequence[tuple[Alternative, Reserve]], now_s: int, serial: int
-    ) -> Held:
+    ) -> HeldNames:
         """Remember what a user was offered, in the place of what was offered before.
 
         `serial` is never the same twice, not even over a restart, and names are made of it.
@@ -82,7 +82,7 @@ class HeldOffers:
         self._forget(now_s)
         self._answers.pop(caller.uid, None)
         if not found or not self._held_s or len(self._answers) >= self._most_users:
-            return Held()
+            return HeldNames()
         told = hashlib.sha256(f"{caller.uid} {serial}".encode()).digest()
         stem = base64.b32encode(told)[:6].decode().lower()
         offers = tuple(
@@ -93,7 +93,7 @@ class HeldOffers:
         until_s = now_s + self._held_s
         protected_until_s = self._protected_until_s(caller.uid, now_s)
         self._answers[caller.uid] = _Answer(offers, until_s, protected_until_s)
-        return Held(
+        return HeldNames(
             names=tuple(each.name for each in offers),
             until_s=until_s,
             is_protected=protected_until_s >= until_s,

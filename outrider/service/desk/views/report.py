@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outrider.service.answers.leases import Report as ReportAnswer
-from outrider.service.answers.leases import ReportLine
+from outrider.service.answers.leases import Report, ReportLine
 from outrider.service.desk.state.site import Live, Site
-from outrider.service.requests import Caller, Report
+from outrider.service.requests import Caller, ShowReport
 from outrider.store.records import EntryKind, Payer
 
 
@@ -32,7 +31,7 @@ class ReportViews:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    def report(self, request: Report, caller: Caller) -> ReportAnswer:
+    def report(self, request: ShowReport, caller: Caller) -> Report:
         """What is over counts at its end, what was refused when it was; what is not over counts now."""
         uid = None if caller.is_admin else caller.uid
         until_s = self._site.now_s + 1 if request.until_s is None else request.until_s
@@ -55,7 +54,7 @@ class ReportViews:
                     line = lines.setdefault(_payer(live, request.by), _Line())
                     line.booked_reservations += 1
                     line.booked += live.kept.price or 0
-        return ReportAnswer(
+        return Report(
             by=request.by,
             from_s=request.from_s,
             until_s=until_s,

@@ -15,12 +15,11 @@ from outrider.service.answers import (
     NodeList,
     NodeStaging,
     NodeView,
-    Stretch,
-    Timeline,
     TransferList,
     TransferView,
     Trouble,
 )
+from outrider.service.answers.site import Stretch, Timeline
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.desk.reservations.decision import begin_of

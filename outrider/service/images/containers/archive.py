@@ -34,7 +34,7 @@ KINDS = {
 """What an entry's letter means. Pipes are put with devices: neither is of use in a read-only image."""
 
 
-class Stream(Protocol):
+class LayerStream(Protocol):
     def read(self, count: int, /) -> bytes:
         """So many bytes; fewer only at the end."""
 
@@ -55,7 +55,7 @@ class Entry:
 class Archive:
     """A layer's entries, one after the other; the content of the one at hand can be read once."""
 
-    def __init__(self, stream: Stream, name: str) -> None:
+    def __init__(self, stream: LayerStream, name: str) -> None:
         self._stream = stream
         self._name = name
         self._left = 0

@@ -53,7 +53,7 @@ class Means:
         )
 
 
-class Telling:
+class ConversionNews:
     """How far a conversion has come, in words. Any thread may ask."""
 
     def __init__(self, container: Container) -> None:
@@ -91,7 +91,7 @@ def convert(
     recipe: Recipe,
     source: BlobSource,
     means: Means,
-    telling: Telling,
+    telling: ConversionNews,
     is_wanted: Callable[[], bool],
 ) -> MadeImage:
     """Make the image. Raises ConversionFault; nothing of it is left then but layers that are whole."""
@@ -125,7 +125,7 @@ def _kept_as_it_is(
     recipe: Recipe,
     source: BlobSource,
     means: Means,
-    telling: Telling,
+    telling: ConversionNews,
     is_wanted: Callable[[], bool],
 ) -> MadeImage:
     """One file that nodes may not fetch themselves is only brought."""
@@ -159,7 +159,7 @@ def _run(
     work: Path,
     recipe: Recipe,
     means: Means,
-    telling: Telling,
+    telling: ConversionNews,
     is_wanted: Callable[[], bool],
 ) -> Path:
     inner = work / "conversion"
@@ -205,7 +205,7 @@ def _attend(
     child: subprocess.Popen[bytes],
     order: dict[str, object],
     means: Means,
-    telling: Telling,
+    telling: ConversionNews,
     is_wanted: Callable[[], bool],
 ) -> None:
     """Follow the program to its end, or end it. Raises ConversionFault unless it says that it is done."""
@@ -242,7 +242,7 @@ def _attend(
         child.stdout.close()
 
 
-def _heard(line: bytes, telling: Telling) -> bool:
+def _heard(line: bytes, telling: ConversionNews) -> bool:
     """What the program says; whether it is done."""
     try:
         said = json.loads(line)

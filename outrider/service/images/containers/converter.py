@@ -13,7 +13,14 @@ from dataclasses import dataclass, field, replace
 
 from cachemgr.base.shares import Shares
 from cachemgr.fetch.registry.manifests import Container
-from outrider.service.images.containers.conversion import AS_IT_IS, Means, Telling, convert, ids_of, tool_of
+from outrider.service.images.containers.conversion import (
+    AS_IT_IS,
+    ConversionNews,
+    Means,
+    convert,
+    ids_of,
+    tool_of,
+)
 from outrider.service.images.containers.faults import ConversionFault
 from outrider.service.images.containers.layers import BlobSource
 from outrider.service.images.containers.made import MadeImage, Recipe
@@ -38,7 +45,7 @@ class _Job:
     recipe: Recipe
     source: BlobSource
     uid: int
-    telling: Telling
+    telling: ConversionNews
     ended: threading.Event = field(default_factory=threading.Event)
     result: MadeImage | None = None
     fault: str = ""
@@ -128,7 +135,7 @@ class Converter:
                     "wait "
                     "for it; ask again when one is done"
                 )
-            job = _Job(name, container, recipe, source, uid, Telling(container))
+            job = _Job(name, container, recipe, source, uid, ConversionNews(container))
             self._jobs[recipe.key] = job
             self._waiting.put(uid, job, is_first=uid == 0)
             self._begin()

@@ -41,7 +41,7 @@ GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
+class ConversionOrder:
     """What is to be made. `layers` are open files of the layers from below to above."""
 
     layers: Sequence[int]
@@ -60,7 +60,7 @@ class Order:
 class Unpacked:
     """What a layer holds, unpacked as it is read, with its digest, and no more than a bounded amount."""
 
-    def __init__(self, file: int, name: str, most_bytes: int, total: Progress) -> None:
+    def __init__(self, file: int, name: str, most_bytes: int, total: ConversionProgress) -> None:
         self._file = os.fdopen(os.dup(file), "rb", buffering=0)
         self._file.seek(0)
         self._name = name
@@ -152,7 +152,7 @@ class Unpacked:
             ) from error
 
 
-class Progress:
+class ConversionProgress:
     """How far it has come, told now and then."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -173,7 +173,7 @@ class Progress:
 
 
 def main() -> int:
-    order = Order(**json.loads(sys.stdin.buffer.readline()))
+    order = ConversionOrder(**json.loads(sys.stdin.buffer.readline()))
     threading.Thread(target=_end_with_holder, daemon=True).start()
     try:
         step_down(order)
@@ -194,7 +194,7 @@ def _end_with_holder() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def step_down(order: Order) -> None:
+def step_down(order: ConversionOrder) -> None:
     """Become the converting user, without a network, and within limits."""
     libc = ctypes.CDLL(None, use_errno=True)
     os.nice(5)
@@ -212,9 +212,9 @@ def step_down(order: Order) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (order.seconds, order.seconds))
 
 
-def convert(order: Order) -> dict[str, object]:
+def convert(order: ConversionOrder) -> dict[str, object]:
     """Make the file. Raises ConversionFault; what is half made is for the caller to remove."""
-    progress = Progress(order.most_bytes)
+    progress = ConversionProgress(order.most_bytes)
     settings = read_settings(order.config.encode())
     diffs = settings.diffs
     if len(diffs) != len(order.layers):
@@ -245,7 +245,7 @@ def convert(order: Order) -> dict[str, object]:
     return {"devices": tree.devices, "stripped": tree.stripped, "unpacked_bytes": unpacked_bytes(tree)}
 
 
-def _write(order: Order, tree: Tree, progress: Progress) -> None:
+def _write(order: ConversionOrder, tree: Tree, progress: ConversionProgress) -> None:
     """Give what is left to the program that makes a squashfs file."""
     offset = ["-offset", str(sif.IMAGE_AT)] if order.format == "sif" else []
     argv = [*order.command, *offset, order.output]
@@ -288,7 +288,7 @@ def _write(order: Order, tree: Tree, progress: Progress) -> None:
         )
 
 
-def _frame(order: Order, platform: str) -> None:
+def _frame(order: ConversionOrder, platform: str) -> None:
     size_bytes = os.stat(order.output).st_size - sif.IMAGE_AT
     with open(order.output, "r+b") as file:
         file.write(sif.frame(size_bytes, platform.rpartition("/")[2], bytes.fromhex(order.identifier)))

@@ -10,21 +10,21 @@ import tarfile
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from outrider.service.images.containers.archive import Archive, Stream
+from outrider.service.images.containers.archive import Archive, LayerStream
 from outrider.service.images.containers.tree import Content, Tree
 
 COPY_BYTES = 1 << 20
 
 
-class Output(Protocol):
+class PackedOutput(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
 
-Opened = Callable[[int], Stream]
+Opened = Callable[[int], LayerStream]
 """From a layer's number to what it holds, unpacked."""
 
 
-def write_archive(tree: Tree, layers: int, opened: Opened, output: Output) -> None:
+def write_archive(tree: Tree, layers: int, opened: Opened, output: PackedOutput) -> None:
     """Write the tree, with contents from the layers, which are opened one after the other."""
     contents: dict[int, Content] = {}
     for path, node in tree.walk():
@@ -58,14 +58,14 @@ def newest_s(tree: Tree) -> int:
     return max((node.mtime_s for _, node in tree.walk()), default=0)
 
 
-def _copy(archive: Archive, wanted: dict[int, Content], output: Output) -> None:
+def _copy(archive: Archive, wanted: dict[int, Content], output: PackedOutput) -> None:
     for entry in archive:
         content = wanted.get(entry.number)
         if content is not None:
             _write_file(content, output, iter(lambda: archive.read(COPY_BYTES), b""))
 
 
-def _write_file(content: Content, output: Output, blocks: Iterable[bytes]) -> None:
+def _write_file(content: Content, output: PackedOutput, blocks: Iterable[bytes]) -> None:
     first, *others = content.paths
     output.write(
         _header(first, tarfile.REGTYPE, content.mode, content.mtime_s, size_bytes=content.size_bytes)

@@ -36,13 +36,13 @@ class Content:
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class TreeNode:
     """A folder with `children`, a file with a `content`, or a link with a `target`."""
 
     layer: int
     mode: int = 0o755
     mtime_s: int = 0
-    children: dict[str, Node] | None = None
+    children: dict[str, TreeNode] | None = None
     content: Content | None = None
     target: str = ""
 
@@ -51,7 +51,7 @@ class Tree:
     """What is left of the layers so far. Rights that a file would give its user are taken off."""
 
     def __init__(self, most_nodes: int = MOST_NODES) -> None:
-        self.root = Node(0, children={})
+        self.root = TreeNode(0, children={})
         self._most_nodes = most_nodes
         self._nodes = 0
         self.devices = 0
@@ -73,7 +73,7 @@ class Tree:
         *folders, base = path.split("/")
         parent = self._folder(tuple(folders), OWN, "the converter", is_forced=True)
         content = Content(OWN, 0, len(data), mode, 0, data)
-        self._set(parent, base, Node(OWN, mode, 0, content=content))
+        self._set(parent, base, TreeNode(OWN, mode, 0, content=content))
 
     def add_missing(self, path: str, *, is_folder: bool) -> None:
         """An empty file or folder, unless there is something of that name."""
@@ -83,14 +83,14 @@ class Tree:
         if base in parent.children:
             return
         content = None if is_folder else Content(OWN, 0, 0, 0o644, 0, b"")
-        self._set(parent, base, Node(OWN, 0o755, 0, children={} if is_folder else None, content=content))
+        self._set(parent, base, TreeNode(OWN, 0o755, 0, children={} if is_folder else None, content=content))
 
     def add_link(self, path: str, target: str) -> None:
         *folders, base = path.split("/")
         parent = self._folder(tuple(folders), OWN, "the converter", is_forced=True)
-        self._set(parent, base, Node(OWN, 0o777, 0, target=target))
+        self._set(parent, base, TreeNode(OWN, 0o777, 0, target=target))
 
-    def walk(self) -> Iterator[tuple[str, Node]]:
+    def walk(self) -> Iterator[tuple[str, TreeNode]]:
         """Everything but the root with its path, folders before what is in them, in order of names."""
         waiting = [("", self.root)]
         while waiting:
@@ -115,23 +115,23 @@ class Tree:
                 if there is not None and there.children is not None:
                     there.layer, there.mode, there.mtime_s = layer, mode, entry.mtime_s
                 else:
-                    self._set(parent, base, Node(layer, mode, entry.mtime_s, children={}))
+                    self._set(parent, base, TreeNode(layer, mode, entry.mtime_s, children={}))
             case "file":
                 self.stripped += bool(entry.mode & 0o6000)
                 mode = entry.mode & 0o777
                 content = Content(layer, entry.number, entry.size_bytes, mode, entry.mtime_s)
-                self._set(parent, base, Node(layer, mode, entry.mtime_s, content=content))
+                self._set(parent, base, TreeNode(layer, mode, entry.mtime_s, content=content))
             case "symlink":
                 if not entry.target:
                     raise ConversionFault(f"{name} has a symbolic link to nothing: {_shown(entry.parts)}")
-                self._set(parent, base, Node(layer, 0o777, entry.mtime_s, target=entry.target))
+                self._set(parent, base, TreeNode(layer, 0o777, entry.mtime_s, target=entry.target))
             case "link":
                 self._set(parent, base, self._linked(layer, entry, name))
             case "device":
                 self.devices += 1
                 parent.children.pop(base, None)
 
-    def _linked(self, layer: int, entry: Entry, name: str) -> Node:
+    def _linked(self, layer: int, entry: Entry, name: str) -> TreeNode:
         """The node for a hard link: the same content, or the same symbolic link, under a further name."""
         parts = parts_of(entry.target, name)
         found = None
@@ -141,7 +141,7 @@ class Tree:
         if found is None or found.children is not None:
             what = "which is not there" if found is None else "which is a folder"
             raise ConversionFault(f"{name} has a hard link to {entry.target[:100]!r}, {what}")
-        return Node(layer, found.mode, found.mtime_s, content=found.content, target=found.target)
+        return TreeNode(layer, found.mode, found.mtime_s, content=found.content, target=found.target)
 
     def _white_out(self, layer: int, folders: tuple[str, ...], base: str, name: str) -> None:
         parent = self._descend(folders, layer, name)
@@ -157,7 +157,7 @@ class Tree:
             if found is not None and _is_hidden(found, layer):
                 del parent.children[hidden]
 
-    def _folder(self, parts: tuple[str, ...], layer: int, name: str, *, is_forced: bool = False) -> Node:
+    def _folder(self, parts: tuple[str, ...], layer: int, name: str, *, is_forced: bool = False) -> TreeNode:
         """The folder of that path, symbolic links followed; made where there is none."""
         found = self._descend(parts, layer, name, is_made=True, is_forced=is_forced)
         assert found is not None
@@ -171,7 +171,7 @@ class Tree:
         *,
         is_made: bool = False,
         is_forced: bool = False,
-    ) -> Node | None:
+    ) -> TreeNode | None:
         way = [self.root]
         rest = list(reversed(parts))
         followed = 0
@@ -198,14 +198,14 @@ class Tree:
                     raise ConversionFault(
                         f"{name} has {_shown(parts)} for a folder, in which {part!r} is none"
                     )
-                there = Node(layer, children={})
+                there = TreeNode(layer, children={})
                 self._set(here, part, there)
             way.append(there)
             if len(way) > MOST_DEPTH:
                 raise ConversionFault(f"{name} has folders more than {MOST_DEPTH} deep: {_shown(parts)}")
         return way[-1]
 
-    def _set(self, parent: Node, name: str, node: Node) -> None:
+    def _set(self, parent: TreeNode, name: str, node: TreeNode) -> None:
         assert parent.children is not None
         self._nodes += 1
         if self._nodes > self._most_nodes:
@@ -217,7 +217,7 @@ def _shown(parts: tuple[str, ...]) -> str:
     return repr("/".join(parts)[:100])
 
 
-def _is_hidden(node: Node, layer: int) -> bool:
+def _is_hidden(node: TreeNode, layer: int) -> bool:
     """Whether nothing is left of it when what lies below the layer is hidden."""
     if node.children is not None:
         _prune(node, layer)
@@ -225,7 +225,7 @@ def _is_hidden(node: Node, layer: int) -> bool:
     return node.layer < layer
 
 
-def _prune(folder: Node, layer: int) -> None:
+def _prune(folder: TreeNode, layer: int) -> None:
     """Take what lies below the layer out of a folder."""
     assert folder.children is not None
     for name in [each for each, node in folder.children.items() if _is_hidden(node, layer)]:

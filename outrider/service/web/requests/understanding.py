@@ -21,7 +21,7 @@ from outrider.metadata.notation.times import parse_instant
 from outrider.metadata.notation.zones import user_zone
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import WorkspaceFile, parse_workspace
-from outrider.service.requests import MOST_LISTED, Modify, Report
+from outrider.service.requests import MOST_LISTED, Modify, ShowReport
 from outrider.service.web.errors import ErrorProblem, RefusedRequest, of_faulty_file, refused
 from outrider.service.web.requests.bodies import (
     ChangeBody,
@@ -88,13 +88,13 @@ def understand_price(text: str) -> int | None:
     return int(whole) * 1000 + int(part.ljust(3, "0"))
 
 
-def understand_report(query: ReportQuery, now_s: int) -> Report:
+def understand_report(query: ReportQuery, now_s: int) -> ShowReport:
     zone = understand_zone(query.zone)
 
     def instant(key: str, text: str) -> int:
         return _read(key, lambda given: parse_instant(given, now_s=now_s, zone=zone), text)
 
-    return Report(
+    return ShowReport(
         by=query.by,
         from_s=instant("since", query.since) if query.since else 0,
         until_s=instant("until", query.until) if query.until else None,

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from outrider.service.answers import LoginList, LoginView
-from outrider.service.ports import Login
+from outrider.service.ports import RegistryLogin
 from outrider.service.web.asking import Asker
 from outrider.service.web.errors import refused
 from outrider.service.web.requests.bodies import LoginBody
@@ -51,5 +51,5 @@ def login_routes(asker: Asker) -> APIRouter:
     return routes
 
 
-def _view(login: Login) -> LoginView:
+def _view(login: RegistryLogin) -> LoginView:
     return LoginView(host=login.host, user=login.user, since_s=login.since_s)

@@ -9,16 +9,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from outrider.service.answers import (
-    DecisionList,
-    ImageList,
-    NodeList,
-    ShareList,
-    Status,
-    Timeline,
-    TransferList,
-)
+from outrider.service.answers import DecisionList, ImageList, NodeList, TransferList
 from outrider.service.answers.leases import Report
+from outrider.service.answers.site import ShareList, Status, Timeline
 from outrider.service.front import WantedShares
 from outrider.service.requests import (
     Caller,

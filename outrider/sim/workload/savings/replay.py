@@ -28,7 +28,7 @@ class SavingsSite:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Want:
+class ImageNeed:
     """A job with its image and the nodes that it ran on, which are made up where the accounting has none."""
 
     job: AccountedJob
@@ -72,7 +72,7 @@ class _Pool:
         self.in_use_until_s[image.name] = max(end_s, self.in_use_until_s.get(image.name, 0))
 
 
-def wants_of(jobs: Iterable[AccountedJob], images: ImageMap) -> tuple[list[Want], int]:
+def wants_of(jobs: Iterable[AccountedJob], images: ImageMap) -> tuple[list[ImageNeed], int]:
     """The jobs that want an image, by their start, and how many want none."""
     found, others = [], 0
     free: list[tuple[int, int]] = []
@@ -94,11 +94,11 @@ def wants_of(jobs: Iterable[AccountedJob], images: ImageMap) -> tuple[list[Want]
             for number in numbers:
                 heapq.heappush(free, (job.end_s, number))
             nodes = tuple(f"node-{number}" for number in numbers)
-        found.append(Want(job=job, image=image, nodes=nodes))
+        found.append(ImageNeed(job=job, image=image, nodes=nodes))
     return found, others
 
 
-def as_it_was(wants: Sequence[Want], site: SavingsSite) -> list[Cost]:
+def as_it_was(wants: Sequence[ImageNeed], site: SavingsSite) -> list[Cost]:
     """Each node of a job fetches the image when the job starts."""
     pools: dict[str, _Pool] = {}
     lacking = []
@@ -160,7 +160,7 @@ def shared_ends(flows: Sequence[tuple[int, int, int]], rate: int) -> list[float]
     return ends
 
 
-def with_outrider(wants: Sequence[Want], site: SavingsSite) -> list[Cost]:
+def with_outrider(wants: Sequence[ImageNeed], site: SavingsSite) -> list[Cost]:
     """One transfer for all nodes of a job that lack the image, before it starts if there is time for that."""
     pools: dict[str, _Pool] = {}
     free_s = 0.0

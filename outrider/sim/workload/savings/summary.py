@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from outrider.sim.workload.savings.records import Accounting, ImageMap
-from outrider.sim.workload.savings.replay import Cost, SavingsSite, Want, as_it_was, wants_of, with_outrider
+from outrider.sim.workload.savings.replay import (
+    Cost,
+    ImageNeed,
+    SavingsSite,
+    as_it_was,
+    wants_of,
+    with_outrider,
+)
 
 HOUR_S = 3600
 
@@ -82,7 +89,7 @@ def savings_of(accounting: Accounting, images: ImageMap, site: SavingsSite) -> S
     )
 
 
-def _node_s(want: Want) -> int:
+def _node_s(want: ImageNeed) -> int:
     return (want.job.end_s - want.job.start_s) * want.job.count
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from outrider.cli.main import main
-from outrider.service.answers import ShareList, ShareView
+from outrider.service.answers.site import ShareList, ShareView
 from tests.unit.cli.canned import Reply, Service
 from tests.unit.cli.samples import NOW_S, SHARES
 

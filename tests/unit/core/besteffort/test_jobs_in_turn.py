@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from outrider.core.besteffort.jobs.order import Candidate, Order, rank
-from outrider.core.besteffort.jobs.schedule import JobSchedule, Place, ScheduledJob, ScheduleRules
+from outrider.core.besteffort.jobs.order import Order, OrderedJob, rank
+from outrider.core.besteffort.jobs.schedule import JobPlace, JobSchedule, ScheduledJob, ScheduleRules
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.model import Resources
 from outrider.core.nodes.capacity import ResourceLayout
@@ -62,14 +62,14 @@ def plain_walk(
     queue: list[ScheduledJob],
     rules: ScheduleRules,
     available: int,
-    chosen: dict[str, Place],
-) -> tuple[dict[str, Place], dict[str, Place]]:
+    chosen: dict[str, JobPlace],
+) -> tuple[dict[str, JobPlace], dict[str, JobPlace]]:
     """What is to become of a queue, told in the words of the rules. Of nodes that are as good, those count
     that were `chosen`; they have to be free."""
     left = len(queue) if rules.places is None else rules.places
     left = left if rules.backfilling is Backfilling.RESERVING else 0
-    starts: dict[str, Place] = {}
-    planned: dict[str, Place] = {}
+    starts: dict[str, JobPlace] = {}
+    planned: dict[str, JobPlace] = {}
     for job in queue:
         found = seconds.start_s(job, available, 0)
         if found is not None and (found[0] == 0 or left > 0):
@@ -77,7 +77,7 @@ def plain_walk(
             nodes = chosen[job.name].nodes if job.name in chosen else nodes
             assert all(min(seconds.free[node][start_s : start_s + job.limit_s]) >= job.need for node in nodes)
             seconds.take(job, start_s, nodes)
-            place = Place(start_s=start_s, ready_s=0, nodes=nodes)
+            place = JobPlace(start_s=start_s, ready_s=0, nodes=nodes)
             (starts if start_s == 0 else planned)[job.name] = place
             left -= start_s > 0
         elif rules.backfilling is Backfilling.OFF:
@@ -120,8 +120,8 @@ def random_job(chance: random.Random, name: str, count: int) -> ScheduledJob:
     )
 
 
-def candidate(job: ScheduledJob, number: int) -> Candidate:
-    return Candidate(key=job.name, submitted_s=number, nodes_wanted=job.nodes_wanted, limit_s=job.limit_s)
+def candidate(job: ScheduledJob, number: int) -> OrderedJob:
+    return OrderedJob(key=job.name, submitted_s=number, nodes_wanted=job.nodes_wanted, limit_s=job.limit_s)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -156,7 +156,7 @@ def test_random_histories_overbook_no_node_and_delay_nobody_with_a_place(seed: i
     schedule = JobSchedule(forecast, ScheduleRules(places=1))
     jobs: dict[str, ScheduledJob] = {}
     ends: dict[str, int] = {}
-    running: dict[str, tuple[ScheduledJob, Place]] = {}
+    running: dict[str, tuple[ScheduledJob, JobPlace]] = {}
     started: dict[str, int] = {}
     promised: dict[str, int] = {}
     number = 0
@@ -231,7 +231,7 @@ class Brought:
     def instants(self, job: ScheduledJob, now_s: int) -> Sequence[tuple[int, int]]:
         return ((max(now_s, self._there_s[job.image]), job.eligible),)
 
-    def find(self, job: ScheduledJob, now_s: int) -> Place | None:
+    def find(self, job: ScheduledJob, now_s: int) -> JobPlace | None:
         ready_s = max(now_s, self._there_s[job.image])
         found = earliest_together(
             self._forecast,
@@ -242,9 +242,9 @@ class Brought:
             now_s=now_s,
             from_s=ready_s,
         )
-        return None if found is None else Place(start_s=found[0], ready_s=ready_s, nodes=found[1])
+        return None if found is None else JobPlace(start_s=found[0], ready_s=ready_s, nodes=found[1])
 
-    def keep(self, job: ScheduledJob, place: Place) -> None:
+    def keep(self, job: ScheduledJob, place: JobPlace) -> None:
         self.kept.append(job.name)
 
 
@@ -285,8 +285,8 @@ def test_job_that_was_told_to_start_keeps_its_nodes_until_it_is_seen_to_run() ->
 
 
 def test_orders_rank_by_what_they_are_named_after() -> None:
-    short = Candidate(key="9", submitted_s=100, nodes_wanted=1, limit_s=10, user="ada")
-    wide = Candidate(key="10", submitted_s=100, nodes_wanted=8, limit_s=1000, user="bob")
+    short = OrderedJob(key="9", submitted_s=100, nodes_wanted=1, limit_s=10, user="ada")
+    wide = OrderedJob(key="10", submitted_s=100, nodes_wanted=8, limit_s=1000, user="bob")
 
     def first(order: Order, **more: dict[str, int]) -> str:
         return min((short, wide), key=lambda job: rank(order, job, 200, **more)).key

@@ -16,7 +16,8 @@ from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem, RmsNode
 from outrider.rms.twin.system import Twin
-from outrider.service.answers import Answer, DecisionList, Handover, Replied, Status, Trouble
+from outrider.service.answers import Answer, DecisionList, Handover, Replied, Trouble
+from outrider.service.answers.site import Status
 from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.life import Providers
 from outrider.service.daemon.log import TracingLog, make_log

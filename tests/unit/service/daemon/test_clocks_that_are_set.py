@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from cachemgr.base.clock import SystemClock
-from outrider.service.answers import Status
+from outrider.service.answers.site import Status
 from outrider.service.daemon.measures.health import judge
 from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.threads.loop import Loop, Opened

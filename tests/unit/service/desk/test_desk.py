@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.service.answers import (
-    Decision,
-    ReservationDetails,
-    ReservationList,
-    Status,
-    Trouble,
-)
+from outrider.service.answers import Decision, ReservationDetails, ReservationList, Trouble
+from outrider.service.answers.site import Status
 from outrider.service.requests import (
     Cancel,
     ListReservations,

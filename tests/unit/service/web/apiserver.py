@@ -33,15 +33,12 @@ from outrider.service.answers import (
     ReservationDetails,
     ReservationList,
     ReservationView,
-    ShareList,
-    ShareView,
-    Status,
-    Timeline,
     TransferList,
     Trouble,
     Verdict,
 )
 from outrider.service.answers.leases import EventTaken, LeaseList, LeaseView, Report, ReportLine
+from outrider.service.answers.site import ShareList, ShareView, Status, Timeline
 from outrider.service.front import (
     Administrators,
     BackedUp,
@@ -52,7 +49,7 @@ from outrider.service.front import (
     Submit,
     WantedShares,
 )
-from outrider.service.ports import FoundImage, ImageTrouble, Login, LoginBook
+from outrider.service.ports import FoundImage, ImageTrouble, LoginBook, RegistryLogin
 from outrider.service.requests import Caller, Recall, Request
 from outrider.service.web.app import make_app
 from outrider.service.web.connections.munge import Munge
@@ -257,14 +254,14 @@ def done(value: Any) -> Future[Any]:
 class KnownLogins:
     """A book of logins that takes whatever it is told."""
 
-    def add(self, uid: int, host: str, user: str, password: str) -> Login:
-        return Login(host=host, user=user, since_s=NOW_S)
+    def add(self, uid: int, host: str, user: str, password: str) -> RegistryLogin:
+        return RegistryLogin(host=host, user=user, since_s=NOW_S)
 
     def drop(self, uid: int, host: str) -> bool:
         return True
 
-    def of(self, uid: int) -> tuple[Login, ...]:
-        return (Login(host="registry.example.org", user="ada", since_s=NOW_S),)
+    def of(self, uid: int) -> tuple[RegistryLogin, ...]:
+        return (RegistryLogin(host="registry.example.org", user="ada", since_s=NOW_S),)
 
 
 @dataclass(kw_only=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.core.besteffort.jobs.order import Candidate, Order, Rank, rank
+from outrider.core.besteffort.jobs.order import Order, OrderedJob, Rank, rank
 from outrider.core.besteffort.jobs.placement import JobPlacement
-from outrider.core.besteffort.jobs.schedule import JobSchedule, Place, ScheduledJob
+from outrider.core.besteffort.jobs.schedule import JobPlace, JobSchedule, ScheduledJob
 from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import JobState, RmsJob, Sight
 from outrider.service.desk.jobs.job import JobEntry, Stage
@@ -156,7 +156,7 @@ class JobTurns:
     def instants(self, job: ScheduledJob, now_s: int) -> Sequence[tuple[int, int]]:
         return self._placer.instants(self._jobs.entries[job.name])
 
-    def find(self, job: ScheduledJob, now_s: int) -> Place | None:
+    def find(self, job: ScheduledJob, now_s: int) -> JobPlace | None:
         found = self._placer.in_turn(self._jobs.entries[job.name])
         if found is None:
             return None
@@ -167,7 +167,7 @@ class JobTurns:
             self._ways.pop(job.name, None)
         return place
 
-    def keep(self, job: ScheduledJob, place: Place) -> None:
+    def keep(self, job: ScheduledJob, place: JobPlace) -> None:
         entry = self._jobs.entries[job.name]
         way = self._ways.pop(job.name, None)
         if way is None:
@@ -183,7 +183,7 @@ class JobTurns:
             self._log.warning("jobs' turns are not as they are to be", words=said)
         self.words = said
 
-    def _plan(self, entry: JobEntry, place: Place) -> None:
+    def _plan(self, entry: JobEntry, place: JobPlace) -> None:
         """Remember a place, and look again when its time has come."""
         now_s = self._site.now_s
         if entry.planned == place.nodes and entry.start_s == place.start_s:
@@ -215,7 +215,7 @@ class JobTurns:
     def _rank(self, entry: JobEntry) -> Rank:
         assert self._settings is not None
         job = entry.job
-        candidate = Candidate(
+        candidate = OrderedJob(
             key=job.key,
             submitted_s=job.submitted_s,
             nodes_wanted=job.nodes_wanted,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from cachemgr.base.shares import Share, Shares
-from outrider.service.answers import ShareList
+from outrider.service.answers.site import ShareList
 from outrider.service.daemon.measures import recent
 from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.measures.nodeshares import MOST_OF_NODE, STALE_S, NodeShares

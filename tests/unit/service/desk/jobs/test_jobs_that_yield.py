@@ -11,68 +11,30 @@ import pytest
 from outrider.metadata.policies import parse_policies
 from outrider.rms.base import JobState, RmsReservation
 from outrider.rms.twin import SLURM, Fault
-from outrider.service.answers import JobDetails, Trouble
+from outrider.service.answers import JobDetails
 from outrider.service.ports import NodeImage
-from outrider.service.requests import Cancel, ResumeJob, ShowJob, SuspendJob
+from outrider.service.requests import Cancel, ShowJob
 from outrider.service.settings import Settings
-from tests.unit.service.desk.sandbox import ALICE, BOB, FREE, RATE, Sandbox, digest_of, reserve, show
-
-MARGIN_S, GRACE_S, MOST_GRACE_S = 40, 30, 120
-NOTICE_S = MARGIN_S + GRACE_S
-YIELDING = f"preemptible: requeue\ncheckpoint: USR1\ngrace: {GRACE_S}s\n"
-SILENT = "preemptible: requeue\n"
-MACHINE = "run: vm\npreemptible: suspend\n"
-SAVING_RATE = 64 << 20
-MEMORY_MIB = 1024
-SAVING_S = 5 + 1024 // 64
-SETTINGS = Settings(
-    link_rate_bytes_per_s=RATE,
-    reserve_s=60,
-    look_every_s=5,
-    allows_preemptible=True,
-    most_requeue_grace_s=MOST_GRACE_S,
-    requeue_margin_s=MARGIN_S,
-    allows_machines=True,
-    saving_rate_bytes_per_s=SAVING_RATE,
+from tests.unit.service.desk.jobs.yielding_site import (
+    MARGIN_S,
+    MOST_GRACE_S,
+    NOTICE_S,
+    SETTINGS,
+    SETTLED_S,
+    SILENT,
+    YIELDING,
+    happened,
+    running,
+    site_of,
+    state,
 )
-SETTLED_S = 320
-"""Nodes have been asked what they have."""
+from tests.unit.service.desk.sandbox import ALICE, BOB, FREE, RATE, Sandbox, digest_of, reserve, show
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Sandbox]:
     """Two nodes with the image of all."""
-    yield from _made(tmp_path, SETTINGS)
-
-
-def _made(folder: Path, settings: Settings) -> Iterator[Sandbox]:
-    made = Sandbox(folder, nodes=2, settings=settings)
-    for pool in made.pools.values():
-        digest = digest_of("ubuntu")
-        pool.images[digest] = NodeImage(digest=digest, size_bytes=10 * RATE, uri="x")
-    made.sleep(SETTLED_S)
-    yield made
-    made.close()
-
-
-def running(site: Sandbox, more: str = YIELDING, **options: object) -> str:
-    """A job that runs, and would for an hour."""
-    key = site.submit(more=more, argv=("sleep", "3000"), **options)  # type: ignore[arg-type]
-    site.sleep(30)
-    job = site.job(key)
-    assert job is not None
-    assert job.state is JobState.RUNNING
-    return key
-
-
-def happened(site: Sandbox, key: str, what: str) -> list[int]:
-    """When that happened to a job."""
-    return [each.at_s for each in site.rms.log if each.subject == key and each.what == what]
-
-
-def state(site: Sandbox, key: str) -> JobState | None:
-    job = site.job(key)
-    return None if job is None else job.state
+    yield from site_of(tmp_path, SETTINGS)
 
 
 def words(site: Sandbox, key: str) -> str:
@@ -151,7 +113,7 @@ def test_notice_is_counted_from_the_request_not_from_the_last_look(tmp_path: Pat
         most_requeue_grace_s=MOST_GRACE_S,
         requeue_margin_s=MARGIN_S,
     )
-    for site in _made(tmp_path, slow):
+    for site in site_of(tmp_path, slow):
         site.submit(more=YIELDING, argv=("sleep", "3000"), nodes=2)
         site.sleep(300)
         # In the middle between two looks.
@@ -389,7 +351,7 @@ def test_administrators_reservation_takes_no_job_away(site: Sandbox) -> None:
 
 
 def test_slow_batch_system_is_no_alarm(tmp_path: Path) -> None:
-    for site in _made(tmp_path, SETTINGS):
+    for site in site_of(tmp_path, SETTINGS):
         site.rms.world.rules = SLURM
         key = running(site)
         running(site, "")
@@ -435,82 +397,3 @@ def test_job_of_a_user_who_is_spared_does_not_yield(tmp_path: Path) -> None:
 
         assert (both.result, one.result) == ("refused", "accepted")
         assert state(site, key) is not JobState.RUNNING
-
-
-def test_machine_is_told_as_early_as_its_memory_needs_and_goes_by_itself(site: Sandbox) -> None:
-    running(site, "")
-    key = running(site, MACHINE, memory_mib=MEMORY_MIB)
-
-    answer = reserve(site, BOB, start="now+200s", duration="100s")
-    assert answer.start_s is not None
-    site.sleep(answer.start_s - site.now_s + 250)
-
-    assert happened(site, key, "saving") == [answer.start_s - MARGIN_S - SAVING_S]
-    # It goes as soon as it has saved its machine, and is not requeued besides.
-    assert happened(site, key, "leaving") == happened(site, key, "saving")
-    assert len(happened(site, key, "running")) == 2
-    assert happened(site, key, "running")[1] >= answer.start_s + 100
-
-
-def test_machines_on_one_node_share_its_disk(site: Sandbox) -> None:
-    running(site, "")
-    two = [running(site, MACHINE, memory_mib=MEMORY_MIB, cpus=4) for _ in range(2)]
-
-    answer = reserve(site, BOB, start="now+200s", duration="100s")
-    assert answer.start_s is not None
-    site.sleep(answer.start_s - site.now_s)
-
-    for key in two:
-        assert happened(site, key, "saving") == [answer.start_s - MARGIN_S - (5 + 2 * 1024 // 64)]
-
-
-@pytest.mark.parametrize(
-    ("settings", "memory_mib", "words"),
-    [
-        (replace(SETTINGS, allows_machines=False), MEMORY_MIB, "jobs.machines"),
-        (replace(SETTINGS, allows_preemptible=False), MEMORY_MIB, "jobs.preemptible"),
-        (SETTINGS, 0, "how much memory"),
-    ],
-)
-def test_what_a_site_does_not_give_a_machine_is_said(
-    tmp_path: Path, settings: Settings, memory_mib: int, words: str
-) -> None:
-    for made in _made(tmp_path, settings):
-        key = made.submit(more=MACHINE, memory_mib=memory_mib)
-        made.sleep(30)
-
-        assert words in " ".join(made.notes[key])
-        assert state(made, key) is JobState.HELD
-
-
-def test_machine_is_suspended_at_its_owners_wish_and_goes_on_at_his_wish(site: Sandbox) -> None:
-    key = running(site, MACHINE, memory_mib=MEMORY_MIB)
-
-    refused = site.ask(SuspendJob(job=key), BOB)
-    done = site.ask(SuspendJob(job=key))
-    site.sleep(30)
-    suspended = state(site, key)
-    site.sleep(200)
-    still = state(site, key)
-    resumed = site.ask(ResumeJob(job=key))
-    site.sleep(60)
-
-    assert isinstance(refused, Trouble)
-    assert refused.code == "not-allowed"
-    assert isinstance(done, JobDetails)
-    assert (suspended, still) == (JobState.SUSPENDED, JobState.SUSPENDED)
-    assert isinstance(resumed, JobDetails)
-    assert state(site, key) is JobState.RUNNING
-    assert len(happened(site, key, "running")) == 2
-
-
-@pytest.mark.parametrize("more", ["", YIELDING])
-def test_job_without_a_machine_is_not_suspended(site: Sandbox, more: str) -> None:
-    key = running(site, more)
-
-    answer = site.ask(SuspendJob(job=key))
-
-    assert isinstance(answer, Trouble)
-    assert "runs in no virtual machine" in answer.message
-    assert isinstance(site.ask(SuspendJob(job="4000000")), Trouble)
-    assert state(site, key) is JobState.RUNNING

@@ -8,7 +8,8 @@ import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, RmsJob, RmsNode, Sight
-from outrider.service.answers import JobDetails, Status
+from outrider.service.answers import JobDetails
+from outrider.service.answers.site import Status
 from outrider.service.daemon.threads.inbox import MOST_IN_A_ROW, Inbox
 from outrider.service.desk.batch.effect_queue import MOST_CARRIED
 from outrider.service.desk.jobs.manager import READ_AT_ONCE

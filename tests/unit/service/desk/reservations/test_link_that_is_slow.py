@@ -9,7 +9,7 @@ import pytest
 
 from outrider.cli.installing.common.findings import Level
 from outrider.cli.installing.common.headchecks import link_findings
-from outrider.service.answers import Status
+from outrider.service.answers.site import Status
 from outrider.service.desk.reservations.link_rate import LinkWatch
 from outrider.service.requests import ShowStatus
 from outrider.service.settings import Settings

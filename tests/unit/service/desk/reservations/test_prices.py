@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from outrider.service.answers import Decision, ReservationDetails
-from outrider.service.answers.leases import Report as ReportAnswer
-from outrider.service.requests import Accept, Caller, Cancel, Modify, Report, Reserve, Show
+from outrider.service.answers.leases import Report
+from outrider.service.requests import Accept, Caller, Cancel, Modify, Reserve, Show, ShowReport
 from tests.amount import examples
 from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, Sandbox, reserve, show, wanted
 
@@ -39,9 +39,9 @@ def details(sandbox: Sandbox, name: str, caller: Caller = ALICE) -> ReservationD
     return answer
 
 
-def report(sandbox: Sandbox, caller: Caller = ADMIN, **values: object) -> ReportAnswer:
-    answer = sandbox.ask(Report(**values), caller)  # type: ignore[arg-type]
-    assert isinstance(answer, ReportAnswer)
+def report(sandbox: Sandbox, caller: Caller = ADMIN, **values: object) -> Report:
+    answer = sandbox.ask(ShowReport(**values), caller)  # type: ignore[arg-type]
+    assert isinstance(answer, Report)
     return answer
 
 

@@ -1,0 +1,1 @@
+"""Jobs that are interrupted: for reservations, or because somebody wants their machines suspended."""
