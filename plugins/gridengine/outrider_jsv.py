@@ -22,8 +22,8 @@ import re
 import select
 import time
 
-CONFIG = "/etc/outrider/jsv.json"
-QUEUES, OURS_TO_START = "/etc/outrider/queues", "outrider starts"
+CONFIG, QUEUES = "/etc/outrider/jsv.json", "/etc/outrider/queues"
+OURS_TO_START = "outrider starts"
 WAKE = "/run/outrider/wake"
 """Opened and closed when a job is held: the service hears of that, and looks for the job."""
 METADATA, HELD, TICKET = "OUTRIDER", "OUTRIDER_HELD", "OUTRIDER_TICKET"
@@ -76,7 +76,8 @@ VALUES = {
     "preemptible": (re.compile(r"requeue|no"), "requeue or no: there is no virtual machine to suspend"),
 }
 CONTEXT = re.compile(r"[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*")
-OURS, NUMBER = ("USER", "JOB_ID"), re.compile(r"[0-9]{1,10}")
+OURS = ("USER", "JOB_ID")
+NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 class Mistake(Exception):
