@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from outrider.service.meter import Log
 from outrider.service.nodes.headrelay import HeadRelay
 from outrider.service.ports import Promised
 
+TROUBLED_DISK = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
 
 class Workshop:
     """Begins and ends with the backend. Without a way to the nodes nothing is made: `converter` is None."""
@@ -27,6 +30,7 @@ class Workshop:
     def __init__(self, config: Config, clock: Clock, log: Log, promised: Promised) -> None:
         section = config.conversions
         self._address = section.address
+        self._is_own_folder = config.conversions.folder is None
         self._is_local = config.backend.kind in ("embedded", "twin")
         self._clock = clock
         self._log = log
@@ -67,7 +71,12 @@ class Workshop:
             return
         try:
             self._made.prepare()
-        except (BadRequest, OSError) as error:
+        except BadRequest as error:
+            raise BackendError(f"conversions.folder {self._made.folder}: {error}") from error
+        except OSError as error:
+            if self._is_own_folder and error.errno in TROUBLED_DISK:
+                # The store is on the same disk, and what it says of that is what an administrator needs.
+                return
             raise BackendError(f"conversions.folder {self._made.folder}: {error}") from error
         if self._address is not None and not self._is_local:
             self._relay = HeadRelay(self._address, keys, self._made.path_of, self._clock, self._log)
