@@ -18,11 +18,12 @@ import pytest
 from tests.daemons.containers.container_images import entry, layer, push
 from tests.daemons.containers.test_converting_service import ConvertingProgram
 from tests.daemons.registries.registry_server import need, running
-from tests.daemons.registries.test_entry_to_registries import HTPASSWD
 from tests.repository import ROOT
 from tests.unit.service.daemon.fakes import PATIENCE_S
 
-PASSWORD = "secret"
+PASSWORD = "unlike-any-key-41"
+# The same by bcrypt, as htpasswd -B writes it.
+HTPASSWD = "ada:$2b$05$eSVVn0hmitf9fCRWAQ358.Zepuudzy1syBrsaTXneISEZeyfZERHi\n"
 
 
 class ClosedSite(ConvertingProgram):
