@@ -175,7 +175,10 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
         features=text(row, "features"),
         array=str(number(row, "array_job_id") or ""),
         tasks=_tasks(text(row, "array_task_string")),
-        is_blocked=text(row, "state_reason") in BLOCKED or (state is JobState.HELD and known.begin_s > now_s),
+        # Of a job that is held the reason is that; what it waits for stands apart, until it is over.
+        is_blocked=text(row, "state_reason") in BLOCKED
+        or bool(text(row, "dependency"))
+        or (state is JobState.HELD and known.begin_s > now_s),
         is_batch=row.get("batch_flag") in (True, 1),
     )
 

@@ -6,6 +6,7 @@ any registry, and a name and a password never leave the head.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -71,7 +72,7 @@ class HeadRelay:
         self._server: RelayServer | None = None
 
     def start(self) -> None:
-        """Raises BackendError if the address is not this machine's, or is taken."""
+        """Raises BackendError if the address is not this machine's."""
         host, _, port = self._address.rpartition(":")
         settings = RelaySettings(host=host.strip("[]"), port=int(port), keys=self._keys)
         try:
@@ -83,6 +84,10 @@ class HeadRelay:
                 lambda line: self._log.debug("made image asked for", line=line),
             )
         except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                # Another service, which the store or the batch system tells of more clearly.
+                self._log.warning("made images reach no node: the address is taken", address=self._address)
+                return
             raise BackendError(
                 f"nodes cannot be served at {self._address} ({error.strerror}): correct conversions.address"
             ) from error

@@ -83,4 +83,4 @@ workflow { look() | view }
 """
 NEXTFLOW_CONFIG = "process { executor = 'slurm'; queue = 'main'; time = '1m' }\n"
 SRUN = ("srun", "-t1", "sh", "-c", LOOK)
-PARALLEL = ("parallel", "-j2", "srun", "-t1", "-n1", "sh", "-c", "{}", ":::", f"'{LOOK}'", f"'{LOOK}'")
+PARALLEL = ("parallel", "-j2", "srun", "-t1", "-n1", "sh", "-c", ":::", LOOK, LOOK)
