@@ -30,6 +30,9 @@ OVER = frozenset(
 WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 ON_NODES = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"})
 BLOCKED = frozenset({"Dependency", "DependencyNeverSatisfied"})
+_KEY = re.compile(r":(\d{1,10})")
+ENDS_FIRST = ("afterany", "afterok", "afternotok", "aftercorr")
+MOST_DEPENDENCY = 4096
 _GPU = re.compile(r"(?:^|,)gres[:/]gpu(?::[A-Za-z][^:,=]*)?(?:[:=](\d{1,9}))?(?=,|$)")
 _TASK_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
@@ -66,7 +69,9 @@ class SlurmJob:
     """The array of which it is one task, or all that wait."""
     tasks: int = 1
     is_blocked: bool = False
-    """Whether it waits for other jobs."""
+    """Whether it waits for other jobs, as far as Slurm says."""
+    waits_for: frozenset[str] = frozenset()
+    """Jobs that have to end before: of a job that is held Slurm does not look whether they have."""
     is_batch: bool = False
     """Whether it has a script, as what can be requeued has."""
 
@@ -175,12 +180,16 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
         features=text(row, "features"),
         array=str(number(row, "array_job_id") or ""),
         tasks=_tasks(text(row, "array_task_string")),
-        # Of a job that is held the reason is that; what it waits for stands apart, until it is over.
-        is_blocked=text(row, "state_reason") in BLOCKED
-        or bool(text(row, "dependency"))
-        or (state is JobState.HELD and known.begin_s > now_s),
+        is_blocked=text(row, "state_reason") in BLOCKED or (state is JobState.HELD and known.begin_s > now_s),
+        waits_for=_waits_for(text(row, "dependency")),
         is_batch=row.get("batch_flag") in (True, 1),
     )
+
+
+def _waits_for(dependency: str) -> frozenset[str]:
+    """The jobs that have to end before: afterok:17(unfulfilled),afterany:18(unfulfilled)."""
+    parts = [part for part in dependency[:MOST_DEPENDENCY].split(",") if part.startswith(ENDS_FIRST)]
+    return frozenset(key for part in parts for key in _KEY.findall(part))
 
 
 def _state(states: frozenset[str], reason: str) -> JobState | None:

@@ -43,6 +43,8 @@ class SlurmSnapshot:
         self._booking = booking
         self._now_s = now_s
         self._log = log
+        self._present: set[str] = set()
+        """Jobs that have not ended, and their arrays."""
         self._jobs: dict[str, SlurmJob] = {}
         self._job_reader = JobReader()
         self._node_reader = NodeReader()
@@ -69,6 +71,7 @@ class SlurmSnapshot:
             )
         self._jobs = {job.key: job for job in jobs}
         self._report(*odd_nodes, *odd_jobs, *odd_reservations)
+        self._present = {job.key for job in jobs} | {job.array for job in jobs}
         names = {each.name for each in reservations}
         shown = [(job, self._shown(job, names)) for job in jobs]
         self._shown_jobs = {job.key: (job, told) for job, told in shown}
@@ -112,7 +115,11 @@ class SlurmSnapshot:
             eligible = ()
         reservation = job.reservation if job.reservation in reservations else None
         waits = job.state in (JobState.HELD, JobState.PENDING)
-        is_blocked = waits and (job.is_blocked or job.record.begin_s > self._now_s())
+        is_blocked = waits and (
+            job.is_blocked
+            or job.record.begin_s > self._now_s()
+            or not self._present.isdisjoint(job.waits_for)
+        )
         before = self._shown_jobs.get(job.key)
         if before is not None and before[0] is job:
             told = before[1]

@@ -290,3 +290,14 @@ def test_waiting_tasks_that_slurm_has_parted_from_their_array_still_count_as_it(
     assert sorted(job.key for job in jobs) == ["1", "2", "3", "4", "5"]
     tasks = {job.key: job.tasks for job in jobs}
     assert tasks["3"] == jobs_of(version)["3"].tasks + 2
+
+
+def test_jobs_that_have_to_end_before_are_known_though_the_reason_is_another() -> None:
+    dependency = (
+        "afterok:1(unfulfilled),afterany:2_4(unfulfilled),after:3+5(unfulfilled),singleton(unfulfilled)"
+    )
+    data = altered("22.05", 5, dependency=dependency, state_reason="JobHeldAdmin")
+    job = next(each for each in jobs_in(data, int(recorded("22.05", "at.txt")))[0] if each.key == "5")
+
+    # Job 3 has only to begin, and what else has this job's name is not told.
+    assert (job.waits_for, job.is_blocked) == ({"1", "2"}, False)

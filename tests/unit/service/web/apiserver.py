@@ -206,7 +206,7 @@ ANSWERS: Mapping[str, Answer] = {
     "ListDecisions": DecisionList(decisions=(LINE,), last=5),
     "ListLeases": LeaseList(leases=(LEASE,), is_complete=True),
     "ShowLease": LeaseDetails(lease=LEASE, reservations=(VIEW,)),
-    "Report": Report(
+    "ShowReport": Report(
         by="user",
         from_s=0,
         until_s=NOW_S,
