@@ -40,9 +40,8 @@ HEARD = re.compile(
 )
 OF_RESERVATIONS = ("outrider_reservation", "orsv")
 """The request without which the queue of Outrider's reservations takes no job, and its short name."""
-CONTEXT_LINE = b"PARAM ac "
+CONTEXT_LINE, WELCOME = b"PARAM ac ", b"SEND ENV\nSTARTED\n"
 OPTION_LINES = (b"PARAM ", b"ENV ADD ", b"BEGIN")
-WELCOME = b"SEND ENV\nSTARTED\n"
 ACCEPTED = ["RESULT STATE ACCEPT"]
 QUIET_S = 0.002
 """For how long nothing follows a BEGIN that asks for a verdict. Grid Engine looks for that every 10 ms."""

@@ -300,4 +300,4 @@ def test_jobs_that_have_to_end_before_are_known_though_the_reason_is_another() -
     job = next(each for each in jobs_in(data, int(recorded("22.05", "at.txt")))[0] if each.key == "5")
 
     # Job 3 has only to begin, and what else has this job's name is not told.
-    assert (job.waits_for, job.is_blocked) == ({"1", "2"}, False)
+    assert (job.waits_for, job.is_blocked) == (frozenset({"1", "2"}), False)
