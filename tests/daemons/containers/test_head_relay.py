@@ -50,13 +50,31 @@ def test_head_gives_what_it_has_made_for_a_ticket_alone(tmp_path: Path) -> None:
         relay.stop()
 
 
-def test_address_that_is_taken_is_named_with_its_option(tmp_path: Path) -> None:
-    relays = [HeadRelay(f"127.0.0.1:{free_port()}", [KEY], lambda digest: None, CLOCK, Quiet())]
-    relays[0].start()
-    relays.append(HeadRelay(relays[0]._address, [KEY], lambda digest: None, CLOCK, Quiet()))
+class Heard(Quiet):
+    """Keeps what it is warned of."""
+
+    def __init__(self) -> None:
+        self.warnings: list[tuple[str, dict[str, object]]] = []
+
+    def warning(self, event: str, **fields: object) -> None:
+        self.warnings.append((event, fields))
+
+
+def test_address_of_another_machine_is_named_with_its_option() -> None:
+    relay = HeadRelay(f"192.0.2.1:{free_port()}", [KEY], lambda digest: None, CLOCK, Quiet())
+
+    with pytest.raises(BackendError, match=r"conversions\.address"):
+        relay.start()
+
+
+def test_address_that_is_taken_keeps_no_service_from_its_promises() -> None:
+    address, log = f"127.0.0.1:{free_port()}", Heard()
+    first, second = (HeadRelay(address, [KEY], lambda digest: None, CLOCK, each) for each in (Quiet(), log))
+    first.start()
     try:
-        with pytest.raises(BackendError, match=r"conversions\.address"):
-            relays[1].start()
+        second.start()
     finally:
-        for each in relays:
+        for each in (first, second):
             each.stop()
+
+    assert log.warnings == [("made images reach no node: the address is taken", {"address": address})]
