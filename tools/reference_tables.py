@@ -8,14 +8,15 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cachemgr import protocol
 from cachemgr.cli.completion import options as verb_options
 from cachemgr.cli.completion import verbs as node_verbs
 from cachemgr.cli.main import parser as node_parser
 from cachemgr.machines.states import STATES
-from cachemgr.protocol import VERBS
 from outrider.cli.asking.session import COMMON
 from outrider.cli.completion import options, verbs
 from outrider.cli.errors import MEANINGS
@@ -67,15 +68,26 @@ def _opened(folder: Path, sources: list[Path]) -> str:
 def verbs_of_the_daemon() -> str:
     """What a node's daemon is asked, with the fields of each message."""
     rows = []
-    for verb, (request, *answers) in VERBS.items():
+    for verb, (request, *answers) in protocol.VERBS.items():
         told = "; or ".join(_fields(each) for each in answers)
         rows.append([f"`{verb}`", _fields(request), told])
     return _table(["verb", "fields", "answer"], rows)
 
 
 def _fields(message: type) -> str:
-    types: dict[str, str] = getattr(message, "field_types")  # noqa: B009
-    return ", ".join(f"`{name}`" for name in types)
+    """The names of a message's fields, with those of the messages within it."""
+    told = []
+    for name, kind in fields_of(message).items():
+        within = next((each for each in re.findall(r"\w+", kind) if hasattr(protocol, each)), None)
+        below = fields_of(getattr(protocol, within)) if within else {}
+        told.append(f"`{name}`" + (f" ({', '.join(f'`{each}`' for each in below)})" if below else ""))
+    return ", ".join(told)
+
+
+def fields_of(message: type) -> dict[str, str]:
+    """The fields of a message with their types, as `cachemgr.protocol` writes them."""
+    found: dict[str, str] = getattr(message, "field_types", {})
+    return found
 
 
 def options_of(command: str) -> str:
