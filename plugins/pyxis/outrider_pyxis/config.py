@@ -28,7 +28,7 @@ OPTIONS = {
         "{runtime}/{uid}",
         "folder for a user's own conversions; {runtime} is pyxis' runtime_path",
     ),
-    "fallback": ("yes", "whether a step goes on without the pool if the pool does not take its image"),
+    "fallback": ("yes", "whether a step continues without the pool if the pool does not take its image"),
     "converter": ("", "socket of the site's converter; empty: each user converts alone"),
     "converter_user": (
         "outrider-convert",
