@@ -142,15 +142,16 @@ class WaitingLine:
             best = self._alone[bisect_right(self._alone, order)]
         for kind, sizes in self._lines.items():
             windows = chances.windows(kind)
-            most = max([window.count for window in windows])
             for least_nodes in self._sizes[kind]:
-                if least_nodes > most:
+                if least_nodes > windows.count:
                     break
-                window_s = max([window.until_s(least_nodes) - window.at_s for window in windows])
                 for group, line in sizes[least_nodes].items():
                     index = bisect_right(line.orders, order)
                     if index < len(line.orders) and line.orders[index] < best:
-                        longest_s = chances.longest_s(group) if group.is_suspendable else window_s
+                        if group.is_suspendable:
+                            longest_s = chances.longest_s(group)
+                        else:
+                            longest_s = windows.longest_s(least_nodes)
                         found = line.first_from(index, longest_s)
                         if found is not None and found < best:
                             best = found
@@ -183,6 +184,25 @@ class PossibleStart:
         return self._change_s
 
 
+class StartWindows:
+    """For how long so many nodes are free at most, of several instants."""
+
+    __slots__ = ("_longest", "_stairs", "count")
+
+    def __init__(self, stairs: list[FreeStairs]) -> None:
+        self._stairs = stairs
+        self._longest: dict[int, int] = {}
+        self.count = max([each.count for each in stairs])
+        """How many nodes are free at most at any of them."""
+
+    def longest_s(self, nodes: int) -> int:
+        longest_s = self._longest.get(nodes)
+        if longest_s is None:
+            longest_s = max([each.until_s(nodes) - each.at_s for each in self._stairs])
+            self._longest[nodes] = longest_s
+        return longest_s
+
+
 class StartChances:
     """How long what waits can last at most if it is to start now, or when its image could be there.
 
@@ -197,7 +217,7 @@ class StartChances:
         self._now_s = now_s
         self._starts: dict[tuple[int, str], list[PossibleStart]] = {}
         self._longest: dict[WaitingGroup, int] = {}
-        self._windows: dict[tuple[int, int], list[FreeStairs]] = {}
+        self._windows: dict[tuple[int, int], StartWindows] = {}
 
     def forget(self) -> None:
         if self._windows:
@@ -205,9 +225,8 @@ class StartChances:
             self._starts.clear()
             self._longest.clear()
 
-    def windows(self, kind: tuple[int, int]) -> list[FreeStairs]:
-        """For a need, how many nodes are free for how long at each instant at which an image of some size
-        could be anywhere."""
+    def windows(self, kind: tuple[int, int]) -> StartWindows:
+        """For a need, the instants at which an image of some size could be anywhere."""
         found = self._windows.get(kind)
         if found is None:
             board, now_s = self._board, self._now_s
@@ -217,8 +236,8 @@ class StartChances:
                 instants.add(board.links.end_if_added(image_bytes, 1, now_s))
                 instants.update(at_s for at_s in board.book.pools.all_coming_times() if at_s > now_s)
             everyone = board.everything.everyone
-            found = [board.free_stairs(need, at_s, everyone) for at_s in sorted(instants)]
-            self._windows[kind] = found
+            stairs = [board.free_stairs(need, at_s, everyone) for at_s in instants]
+            found = self._windows[kind] = StartWindows(stairs)
         return found
 
     def longest_s(self, group: WaitingGroup) -> int:

@@ -51,11 +51,13 @@ class FreeStairs:
 class FreeMasks:
     """The steps for one need."""
 
-    __slots__ = ("_guard", "_need", "masks", "times")
+    __slots__ = ("_guard", "_need", "entered", "masks", "times")
 
     def __init__(self, rows: Sequence[NodeTimeline], need: int, guard: int) -> None:
         self._need = need
         self._guard = guard
+        self.entered = 0
+        """How many of the changes that wait for it are in it."""
         self.times = [0]
         self.masks = [0]
         self.refresh(rows, range(len(rows)), 0, FOREVER)

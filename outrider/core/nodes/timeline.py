@@ -57,8 +57,7 @@ class SiteTimeline:
         self._totals = TotalUse(self.layout, self.by_capacity) if is_tidy else None
         self._masks: dict[int, FreeMasks] = {}
         self._pending: list[tuple[Sequence[int], int, int]] = []
-        """What has changed since, and how much of that is in the masks for a need."""
-        self._entered: dict[int, int] = {}
+        """What has changed since these were made. How much of it is in them each knows."""
         self._touched: dict[int, int] = {}
         # Instants at which something was to begin or to end, with the nodes. What is released
         # stays listed: looking at a node in vain is cheaper than knowing whether another lease
@@ -110,20 +109,21 @@ class SiteTimeline:
 
     def free_nodes(self, need: int, at_s: int) -> int:
         """A mask of the nodes with room for `need` at an instant."""
-        return self.free_masks(need).at(at_s)
+        masks = self.free_masks(need)
+        return masks.masks[bisect_right(masks.times, at_s) - 1]
 
     def free_masks(self, need: int) -> FreeMasks:
         """Which nodes are free for a need, and when. It holds until something is reserved or released."""
-        masks = self._masks.get(need)
-        pending = self._pending
+        masks, pending = self._masks.get(need), self._pending
         if masks is None:
             if len(self._masks) == MOST_NEEDS:
                 del self._masks[next(iter(self._masks))]
             masks = self._masks[need] = FreeMasks(self.rows, need, self.layout.guard)
-        else:
-            for index in range(self._entered[need], len(pending)):
+            masks.entered = len(pending)
+        elif masks.entered < len(pending):
+            for index in range(masks.entered, len(pending)):
                 masks.refresh(self.rows, *pending[index])
-        self._entered[need] = len(pending)
+            masks.entered = len(pending)
         return masks
 
     def _has_changed(self, nodes: Sequence[int], start_s: int, end_s: int) -> None:
