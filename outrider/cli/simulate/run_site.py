@@ -11,6 +11,7 @@ from random import Random
 
 from outrider.cli.errors import InputError
 from outrider.cli.quantities import size_bytes
+from outrider.cli.simulate.run_batch import batch_site, check_batch, said_mode
 from outrider.cli.simulate.run_log import RunResult
 from outrider.core.besteffort.board import Yielding
 from outrider.core.besteffort.counted import Policy
@@ -30,6 +31,7 @@ from outrider.sim.world import Simulation
 
 
 def run_site(arguments: argparse.Namespace) -> RunResult:
+    check_batch(arguments)
     setup = site_setup(arguments)
     images = dealt_images(arguments)
     trace = read_trace(
@@ -39,7 +41,13 @@ def run_site(arguments: argparse.Namespace) -> RunResult:
     playable, never_fit = _playable(trace, setup, nodes)
     name = Path(arguments.workload).name
     try:
-        world = Simulation(setup, nodes, playable, _faults(arguments, nodes))
+        faults = _faults(arguments, nodes)
+        is_batch = arguments.mode is not None
+        world = (
+            batch_site(arguments, setup, nodes, playable)
+            if is_batch
+            else Simulation(setup, nodes, playable, faults)
+        )
     except ValueError as error:
         raise InputError(f"{arguments.workload}: {error}") from error
     outcome = world.run()
@@ -52,7 +60,7 @@ def run_site(arguments: argparse.Namespace) -> RunResult:
     return RunResult(
         report=world_report(name, outcome, playable.submissions, never_fit=never_fit),
         occupancy=occupancy,
-        site=f"{len(nodes):,} nodes, profile {arguments.profile or 'honest'}",
+        site=f"{len(nodes):,} nodes, {said_mode(arguments) or 'profile ' + (arguments.profile or 'honest')}",
     )
 
 
