@@ -212,15 +212,15 @@ def play(batch: MixedBatch, image: ServedImage, wishes: Sequence[Wish]) -> Story
     """Ask for everything at its time, or as soon after it as this process gets round to."""
     story, began_s = Story(), CLOCK.monotonic_s()
     later: list[Wish] = []
-    away = ""
+    away, struck_s = "", 0
     for wish in wishes:
         if not away:
             _attend(batch, story)
         CLOCK.sleep(max(0.0, began_s + wish.at_s - CLOCK.monotonic_s()))
         if isinstance(wish, Strike):
-            struck_s = CLOCK.now_s()
+            struck_s = struck_s if away == "kill both" else CLOCK.now_s()
             batch.strike(wish.what)
-            if wish.what != "kill service" and wish.what != "start service":
+            if wish.what in ("restart controller", "start both"):
                 story.outages.append((struck_s, CLOCK.now_s() + SETTLED_S))
             away = wish.what if wish.what.startswith("kill") else ""
             for each in () if away else [*later]:
