@@ -17,6 +17,7 @@ from random import Random
 from typing import Protocol
 
 from cachemgr.base.clock import SystemClock
+from outrider.metadata.notation.hostlists import expand
 from testbed.batchcluster import HEAD
 from testbed.clustersite import ServedImage
 from tests.daemons.reservations import Site, reserve, shown, workspace
@@ -39,6 +40,8 @@ CPUS, WORK_S = (1, 1, 2, 4), (2, 3, 4, 6)
 PREEMPTIBLE_WORK_S = (4, 8, 12)
 WITHIN_S, EVERY_S = 150, 40
 MOST_ASKED = 5
+LIMIT_S = 60
+"""No limit of a job is shorter on Slurm."""
 SETTLED_S = 12
 """So long after its start a controller may not have heard of all nodes."""
 END_S = 240
@@ -371,6 +374,7 @@ def faults(batch: MixedBatch, story: Story, wishes: Sequence[Wish]) -> list[str]
 def lease_faults(site: Site, story: Story, written: Ledger) -> list[str]:
     """Promises that were not kept, and sums that do not add up."""
     found, charged, ends_s = [], 0, dict[str, int]()
+    places = {each.name: _place(site, each) for each in story.promises}
     for promise in story.promises:
         details = shown(site, promise.name, user="root")
         receipt, view = details["receipt"], details["reservation"]
@@ -382,12 +386,17 @@ def lease_faults(site: Site, story: Story, written: Ledger) -> list[str]:
             continue
         start_s = int(view["start_s"])
         inside = written.inside.get(promise.name, [])
-        told = f"{promise}: {view['state']}, {receipt['words']}, its job {inside}"
+        told = f"{promise}: {view['state']}, {receipt['words']}, its job {inside}; outages {story.outages}"
         if not receipt["is_met"] or view["state"] != "ended":
             found.append(f"not kept: {told}")
         end_s = int(view["end_s"])
-        # Nobody starts a job while there is no controller; the promise is of nodes and image.
+        # Nobody starts a job while there is no controller, and Slurm none in one reservation whose limit,
+        # a minute at least, reaches into another one. The promise is of nodes and image.
         is_proven = not any(from_s < end_s and start_s < until_s for from_s, until_s in story.outages)
+        is_proven &= not any(
+            start_s < other.start_s < end_s + LIMIT_S and other.nodes & places[promise.name].nodes
+            for other in places.values()
+        )
         if len(inside) > 1 or (is_proven and not inside):
             found.append(f"its job: {told}")
         if any(words != "QFI" or not start_s <= at_s <= end_s + 1 for at_s, words in inside):
@@ -405,6 +414,20 @@ def lease_faults(site: Site, story: Story, written: Ledger) -> list[str]:
     if sums != [len(story.promises), charged]:
         found.append(f"the report has {sums}, receipts {[len(story.promises), charged]}")
     return found + quota_faults(story, ends_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and when a reservation was in the end."""
+
+    start_s: int
+    nodes: frozenset[str]
+
+
+def _place(site: Site, promise: Promise) -> Place:
+    view = shown(site, promise.name, user="root")["reservation"]
+    assert isinstance(view, Mapping)
+    return Place(int(view["start_s"]), frozenset(expand(str(view["nodes"]))))
 
 
 def quota_faults(story: Story, ends_s: Mapping[str, int]) -> list[str]:
