@@ -44,7 +44,7 @@ LIMIT_S = 60
 """No limit of a job is shorter on Slurm."""
 SETTLED_S = 12
 """So long after its start a controller may not have heard of all nodes."""
-END_S = 240
+END_S = 900
 """When the last has been handed in, all is over in so long, or something waits for ever."""
 
 
@@ -105,6 +105,8 @@ class Story:
     """The batch system's names of jobs, by number."""
     promises: list[Promise] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
+    handed_s: dict[int, float] = field(default_factory=dict)
+    """When each job was handed in, by a clock that nobody sets."""
     outages: list[tuple[int, int]] = field(default_factory=list)
     """When there was no controller, or one that did not know its nodes yet."""
 
@@ -245,6 +247,7 @@ def play(batch: MixedBatch, image: ServedImage, wishes: Sequence[Wish]) -> Story
 def _hand_in(batch: MixedBatch, story: Story, wish: Wish, image: ServedImage) -> None:
     if isinstance(wish, JobWish):
         story.jobs[wish.number] = batch.submit(wish, image)
+        story.handed_s[wish.number] = CLOCK.monotonic_s()
     elif isinstance(wish, LeaseWish):
         _ask(batch, story, wish)
 
@@ -275,9 +278,11 @@ def _ask(batch: MixedBatch, story: Story, wish: LeaseWish) -> None:
             return
         story.refused[str(answer["cause"])] += 1
         earliest_s = answer["earliest_start_s"]
-        if not isinstance(earliest_s, int) or answer["cause"] == "policy":
+        if answer["cause"] == "policy":
             return
-        start = f"uts{earliest_s + 2}"
+        # Of what recurs no earliest start is named.
+        later_s = earliest_s if isinstance(earliest_s, int) else asked_s + LIMIT_S + wish.ahead_s
+        start = f"uts{later_s + 2}"
 
 
 def _options(wish: LeaseWish, start: str) -> list[str]:

@@ -8,6 +8,7 @@ import secrets
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
@@ -51,8 +52,16 @@ def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
         if "CI" in os.environ:
             pytest.fail("needs root and Slurm: apt install slurmctld slurmd slurm-client munge")
         pytest.skip("needs root and Slurm")
-    version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
     failed_before = request.session.testsfailed
+    with turns_site(os.environ.get("OUTRIDER_SLURM_VERSION") or None) as made:
+        yield made
+        if request.session.testsfailed == failed_before:
+            check_clean(made)
+
+
+@contextmanager
+def turns_site(version: str | None) -> Iterator[OutriderSite]:
+    """The site, installed."""
     with site_cluster(
         NODES, rate_bits_per_s=RATE_BITS_PER_S, version=version, slurm_conf_lines=(*LINES, *RECORDED)
     ) as cluster:
@@ -70,8 +79,6 @@ def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
         made.install()
         queues(made, "take-over")
         yield made
-        if request.session.testsfailed == failed_before:
-            check_clean(made)
 
 
 class SlurmLoad:
