@@ -63,7 +63,7 @@ class Latency:
 def main() -> int:
     parser = Arguments(__doc__)
     parser.add("--jobs", 200, 6)
-    parser.add("--reservations", 50, len(KINDS))
+    parser.add("--reservations", 50, 1)
     parser.add("--seconds", 600, 15, "over which they are handed in")
     parser.add("--probes", 8, 2, "of what Slurm takes for itself")
     parser.add_argument("--seed", type=int, default=1)

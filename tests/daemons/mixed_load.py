@@ -178,7 +178,7 @@ def drawn(
             LeaseWish(
                 at_s=span_s * (number + random.random()) / leases,
                 kind=kinds[number % len(kinds)],
-                user="bob" if number % 3 == 2 else "ada",
+                user="bob" if number % 5 == 2 else "ada",
                 nodes=random.choice((1, 1, 1, 2)),
                 ahead_s=random.choice((25, 40)),
                 lasts_s=random.choice(lasts_s),

@@ -196,7 +196,9 @@ def test_queues_are_handed_back_and_taken_over(site: OutriderSite, *, is_away: b
     let_end(site, "again")
     ended(site, again)
 
-    assert "main: handed back; 1 jobs are released" in told
+    # A service that lives may have released it first.
+    assert "main: handed back; " in told
+    assert not is_away or "; 1 jobs are released" in told
     assert done.state == "COMPLETED"
     assert '"outrider"' not in later.admin_comment
     assert later.state == "COMPLETED"
