@@ -104,6 +104,10 @@ def in_hours(seconds: float) -> str:
     return f"{hour:,}:{minute:02}:{second:02} h"
 
 
+DELAYS = ("start", "end", "margin", "back")
+"""What a simulated batch system takes time for."""
+
+
 def node_fault(text: str) -> tuple[str, int, int]:
     """NODE:FROM:UNTIL, in seconds of the simulation: the node is away in between."""
     node, *times = text.split(":")
@@ -120,3 +124,13 @@ def link_fault(text: str) -> tuple[int, int, int]:
     if len(numbers) != 3 or not all(each.isascii() and each.isdigit() for each in numbers):
         raise argparse.ArgumentTypeError(f"{text!r} is not a slow link: write FROM:UNTIL:PERCENT")
     return int(numbers[0]), int(numbers[1]), int(numbers[2])
+
+
+def delay(text: str) -> tuple[str, int]:
+    """NAME=SECONDS: what a simulated batch system takes for itself."""
+    name, _, seconds = text.partition("=")
+    if name not in DELAYS or not (seconds.isascii() and seconds.isdigit()):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a delay: write one of {', '.join(DELAYS)}, then = and seconds"
+        )
+    return name, int(seconds)

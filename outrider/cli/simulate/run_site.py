@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from outrider.cli.errors import InputError
 from outrider.cli.quantities import size_bytes
+from outrider.cli.simulate.run_batch import batch_site, check_batch, said_mode
 from outrider.cli.simulate.run_log import RunResult
 from outrider.core.besteffort.board import Yielding
 from outrider.core.besteffort.overtaking import Backfilling
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 def run_site(arguments: argparse.Namespace, trace: Trace | None = None) -> RunResult:
     """`trace` is what the file says, if it has been read already."""
+    check_batch(arguments)
     setup = site_setup(arguments)
     images = dealt_images(arguments)
     if trace is None:
@@ -39,7 +41,13 @@ def run_site(arguments: argparse.Namespace, trace: Trace | None = None) -> RunRe
     playable, never_fit = _playable(trace, setup, nodes)
     name = Path(arguments.workload).name
     try:
-        world = Simulation(setup, nodes, playable, _faults(arguments, nodes))
+        faults = _faults(arguments, nodes)
+        is_batch = arguments.mode is not None
+        world = (
+            batch_site(arguments, setup, nodes, playable)
+            if is_batch
+            else Simulation(setup, nodes, playable, faults)
+        )
     except ValueError as error:
         raise InputError(f"{arguments.workload}: {error}") from error
     outcome = world.run()
@@ -52,7 +60,7 @@ def run_site(arguments: argparse.Namespace, trace: Trace | None = None) -> RunRe
     return RunResult(
         report=world_report(name, outcome, playable.submissions, never_fit=never_fit),
         occupancy=occupancy,
-        site=f"{len(nodes):,} nodes, profile {arguments.profile or 'honest'}",
+        site=f"{len(nodes):,} nodes, {said_mode(arguments) or 'profile ' + (arguments.profile or 'honest')}",
     )
 
 

@@ -152,6 +152,7 @@ def make_components(
         log,
         meter,
     )
+    reconciler.follow(jobs.turns.started)
     views = ReservationViews(site, node_orders)
     return DeskComponents(
         site=site,

@@ -12,7 +12,7 @@ Nothing here knows of a batch system or of pools: what concerns images is asked 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Protocol
@@ -127,6 +127,11 @@ class JobSchedule:
     def has(self, name: str) -> bool:
         """Whether a job waits for its turn."""
         return name in self._jobs
+
+    @property
+    def started(self) -> Mapping[str, JobPlace]:
+        """Those that were told to start and keep their places: nobody has seen them run yet."""
+        return self._started
 
     def started_on(self, name: str) -> JobPlace | None:
         """Where a job was told to start, as long as it keeps that place."""

@@ -194,11 +194,15 @@ def _lookup_of(entry: JobEntry) -> str:
 
 
 def start_of(entry: JobEntry, now_s: int) -> int | None:
-    """When a job is expected to start whose image is on its way: with it, on nodes that are free; as it was
-    told before if that is near enough and still to come. None where nobody knows."""
-    if entry.stage is not Stage.STAGING or entry.ready_s is None:
+    """When a job is expected to start whose image is on its way: with it, on nodes that are free; one that
+    has a place in the order of jobs: then. As it was told before if that is near enough and still to come.
+    None where nobody knows."""
+    if entry.is_scheduled:
+        start_s = (entry.start_s if entry.planned and not entry.granted else None) or 0
+    elif entry.stage is not Stage.STAGING or entry.ready_s is None:
         return None
-    start_s = max(entry.ready_s, entry.start_s or 0)
+    else:
+        start_s = max(entry.ready_s, entry.start_s or 0)
     if start_s <= now_s:
         return None
     before_s = entry.noted_start_s

@@ -84,6 +84,17 @@ def test_no_start_is_expected_of_a_job_that_waits_for_room() -> None:
     assert start_of(job, SUBMITTED_S) is None
 
 
+@pytest.mark.parametrize("stage", [Stage.WAITING, Stage.STAGING, Stage.STAGED])
+def test_planned_start_of_a_job_in_its_turn_is_expected_until_it_is_its_turn(stage: Stage) -> None:
+    job = entry()
+    job.is_scheduled, job.stage, job.planned, job.start_s = True, stage, (0,), SUBMITTED_S + 600
+    planned = start_of(job, SUBMITTED_S)
+    job.granted = (0,)
+
+    assert planned == SUBMITTED_S + 600
+    assert start_of(job, SUBMITTED_S) is None
+
+
 def test_start_is_told_again_when_it_has_changed_by_a_fifth_or_has_passed() -> None:
     job = staging(2_000)
     job.noted_start_s = start_of(job, SUBMITTED_S)
