@@ -154,7 +154,8 @@ class SiteTimeline:
             if need:
                 mask |= 1 << number
                 nodes.append(number)
-                taken[row.capacity] = taken.get(row.capacity, 0) + need
+                if self._totals is not None:
+                    taken[row.capacity] = taken.get(row.capacity, 0) + need
         self._has_changed(nodes, start_s, end_s)
         self._count(taken, start_s, end_s)
         for instant_s in (start_s, end_s):
@@ -183,7 +184,8 @@ class SiteTimeline:
         for number, need in amounts:
             row = self.rows[number]
             row.release(need, start_s, end_s)
-            given[row.capacity] = given.get(row.capacity, 0) - need
+            if self._totals is not None:
+                given[row.capacity] = given.get(row.capacity, 0) - need
             if self._is_tidy:
                 bit = 1 << number
                 for bucket in range(first, last + 1):
