@@ -131,7 +131,7 @@ def test_every_option_group_of_run_is_documented() -> None:
         group.title for group in run._action_groups if group.title not in ("positional arguments", "options")
     ]
 
-    assert groups == ["site", "images and links", "faults", "output"]
+    assert groups == ["site", "images and links", "jobs of a batch system", "faults", "output"]
     assert [group for group in groups if f"| {group} |" not in page] == []
 
 
