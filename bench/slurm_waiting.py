@@ -10,7 +10,7 @@ same nodes. Nothing is fitted to the load. The bound is 10 % of the mean wait. N
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, median
@@ -127,7 +127,7 @@ def probed(site: OutriderSite, count: int) -> Latency:
 
 
 def waits(
-    site: OutriderSite, story: Story, wishes: list[mixed_load.Wish], zero_s: float, latency: Latency
+    site: OutriderSite, story: Story, wishes: Sequence[mixed_load.Wish], zero_s: float, latency: Latency
 ) -> tuple[dict[int, float], dict[int, float]]:
     """By job, in seconds from its submission to its last start: live, and as the simulator has it."""
     seen = mixed_load.ledger(site)

@@ -28,6 +28,8 @@ def with_kernels(site: OutriderSite) -> OutriderSite:
     """The site with a kernel for machines on each node, and a folder for ada's jobs."""
     if not os.path.exists(PROGRAM) and "CI" not in os.environ:
         pytest.skip(f"needs {PROGRAM}: make tools")
+    if site.cluster.run(site.cluster.nodes[0], ["test", "-x", PROGRAM], check=False).returncode != 0:
+        pytest.skip(f"the tree with Slurm {site.cluster.version} has no {PROGRAM}")
     guest = linux_guest()
     for node in site.cluster.nodes:
         folder = "/etc/outrider/boot/debian"
