@@ -43,6 +43,7 @@ BENCHMARKS = (
     Benchmark(name="mixed"),
     Benchmark(name="leases", brief=("--repeats=2",)),
     Benchmark(name="admission", brief=("--decisions=5000",)),
+    Benchmark(name="options", brief=("--requests=10000", "--decisions=200")),
     Benchmark(name="backfill"),
     Benchmark(name="schedule"),
     # The node.

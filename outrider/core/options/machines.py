@@ -13,7 +13,7 @@ from enum import Enum
 
 from outrider.core.model import Node
 from outrider.core.nodes.capacity import ResourceLayout
-from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
+from outrider.core.nodes.node_timeline import NodeTimeline
 
 Places = tuple[tuple[int, int], ...]
 """Nodes, by number, and how many instances each has."""
@@ -37,11 +37,15 @@ class Machines:
         """`is_bundled`: all instances of an option are on one node."""
         self.layout = ResourceLayout.of_nodes(nodes)
         self.rows = [NodeTimeline(self.layout, self.layout.pack(node.capacity)) for node in nodes]
+        # What all nodes together have free: where that is too little nobody has to look at each.
+        self._total = NodeTimeline(self.layout, sum(row.capacity for row in self.rows))
         self.is_bundled = is_bundled
         self._mapping = mapping
         names = self.layout.names
         largest = [max(node.capacity[name] for node in nodes) for name in names]
         self._units = [most if mapping is Mapping.NEAREST else 1 for most in largest]
+        self._large: dict[int, list[int]] = {}
+        self._most: dict[int, int] = {}
         self._distances: dict[tuple[int, int], float] = {}
         self._ends: list[int] = []
         # What had no place earlier, until anything is given back: nothing larger or longer has one either.
@@ -53,13 +57,18 @@ class Machines:
         other.layout, other.is_bundled, other._mapping = self.layout, self.is_bundled, self._mapping
         other._units, other._distances = self._units, self._distances
         other.rows = [row.copy() for row in self.rows]
+        other._total = self._total.copy()
+        other._large, other._most = self._large, self._most
         other._ends, other._floors = list(self._ends), {}
         return other
 
     def could_ever(self, need: int, count: int) -> bool:
         """Whether empty nodes have room for so many."""
-        most = self.layout.most
-        return sum(most(need, row.capacity, count) for row in self.rows) >= count
+        known = self._most.get(need)
+        if known is None:
+            most = self.layout.most
+            known = self._most[need] = sum(most(need, row.capacity, 1 << 40) for row in self.rows)
+        return known >= count
 
     def place(self, need: int, count: int, start_s: int, end_s: int) -> Places | None:
         """Nodes for so many instances throughout [start_s, end_s), if there are any."""
@@ -106,29 +115,48 @@ class Machines:
 
     def _first_start(self, need: int, count: int, duration_s: int, from_s: int, last_s: int) -> int:
         if count == 1:
-            return min(row.first_gap(need, from_s, duration_s) for row in self.rows)
-        ends, start_s = self._ends, from_s
-        index = bisect_right(ends, from_s)
+            return min(row.first_gap(need, from_s, duration_s) for row in self._large_enough(need))
+        ends, total, whole = self._ends, self._total, need * count
+        start_s = total.first_gap(whole, from_s, duration_s)
+        # From when on each node has room for one: until then nobody has to look at it.
+        opens = [(row, row.first_gap(need, start_s, duration_s)) for row in self._large_enough(need)]
         while start_s <= last_s:
             room, end_s = 0, start_s + duration_s
-            for row in self.rows:
-                room += row.most(need, start_s, end_s, count)
+            for number, (row, open_s) in enumerate(opens):
+                if open_s > start_s:
+                    continue
+                fits = row.most(need, start_s, end_s, count)
+                if not fits:
+                    opens[number] = row, row.first_gap(need, start_s, duration_s)
+                    continue
+                room += fits
                 if room >= count:
                     return start_s
+            index = bisect_right(ends, start_s)
             if index == len(ends):
                 break
-            start_s = ends[index]
-            index = bisect_right(ends, start_s, index)
-        return last_s + 1 if last_s < FOREVER else FOREVER
+            start_s = total.first_gap(whole, ends[index], duration_s)
+        return last_s + 1
+
+    def _large_enough(self, need: int) -> list[NodeTimeline]:
+        """The nodes that have room for one when they are empty."""
+        known = self._large.get(need)
+        if known is None:
+            fits = self.layout.fits
+            known = [number for number, row in enumerate(self.rows) if fits(need, row.capacity)]
+            self._large[need] = known
+        return [self.rows[number] for number in known]
 
     def take(self, need: int, places: Places, start_s: int, end_s: int) -> None:
         for number, count in places:
             self.rows[number].reserve(need * count, start_s, end_s)
+        self._total.reserve(need * sum(count for _, count in places), start_s, end_s)
         insort(self._ends, end_s)
 
     def give_back(self, need: int, places: Places, start_s: int, end_s: int) -> None:
         for number, count in places:
             self.rows[number].release(need * count, start_s, end_s)
+        self._total.release(need * sum(count for _, count in places), start_s, end_s)
         self._ends.remove(end_s)
         self._floors.clear()
 
@@ -137,6 +165,7 @@ class Machines:
         gone = bisect_right(self._ends, now_s)
         if gone:
             del self._ends[:gone]
+            self._total.forget_before(now_s)
             for row in self.rows:
                 if len(row.times) > 1 and row.times[1] <= now_s:
                     row.forget_before(now_s)

@@ -22,8 +22,9 @@ from outrider.core.options.schemes import (
     Waiting,
 )
 
-MOST_REPLANNED = 64
-"""So many places at most are given anew at once; in a longer queue only the next to begin are."""
+MOST_REPLANNED = 16
+"""So many places at most are given anew at once, and so many who have none are tried again: of a longer queue
+those that have to begin next."""
 
 
 class Planner(Provisioner):
@@ -32,7 +33,6 @@ class Planner(Provisioner):
     def __init__(self, nodes: Sequence[Node], rules: Rules) -> None:
         super().__init__(nodes, rules)
         self._new: list[Waiting] = []
-        self.replanned = 0
 
     def enter(self, request: Request) -> Waiting:
         waiting = super().enter(request)
@@ -54,15 +54,15 @@ class Planner(Provisioner):
         if self.rules.replanning is Replanning.ALWAYS:
             self._replan(now_s, self.waiting, is_forced=True)
             return
-        refused = False
+        refused: list[Waiting] = []
         for each in self._in_order(new, now_s):
             each.plan = self._find(self.machines, each, now_s)
             if each.plan is not None:
                 _take(self.machines, each.plan)
             elif each.needs and each.last_start_s >= now_s:
-                refused = True
+                refused.append(each)
         if refused:
-            self._replan(now_s, self.waiting, is_forced=False)
+            self._make_room(refused, now_s)
 
     def finish(self) -> None:
         self.outcome.served += [each.plan for each in self.waiting if each.plan is not None]
@@ -88,12 +88,16 @@ class Planner(Provisioner):
                 return Service(each, which, place[0], place[0] + duration_s, place[1])
         return None
 
-    def _replan(self, now_s: int, waiting: Sequence[Waiting], *, is_forced: bool) -> None:
-        """Plan all that wait anew; without `is_forced` the plan is changed only for more value."""
-        moved = list(waiting)
-        if len(moved) > MOST_REPLANNED and not is_forced:
-            moved.sort(key=lambda each: each.last_start_s)
-            moved = moved[:MOST_REPLANNED]
+    def _make_room(self, refused: Sequence[Waiting], now_s: int) -> None:
+        """Plan those anew that begin next, with those that were refused, now or earlier."""
+        waiting = sorted(self.waiting, key=lambda each: (each.last_start_s, each.request.arrival_s))
+        planned = [each for each in waiting if each.plan is not None][:MOST_REPLANNED]
+        new = set(map(id, refused))
+        others = [each for each in waiting if each.plan is None and id(each) not in new][:MOST_REPLANNED]
+        self._replan(now_s, [*planned, *others, *refused], is_forced=False)
+
+    def _replan(self, now_s: int, moved: Sequence[Waiting], *, is_forced: bool) -> bool:
+        """Plan these anew; without `is_forced` the plan is changed only for more value. Whether it was."""
         trial = self.machines.copy()
         before = 0.0
         for each in moved:
@@ -101,20 +105,21 @@ class Planner(Provisioner):
                 before += each.request.value
                 _give_back(trial, each.plan)
         plans: list[Service | None] = []
-        after = 0.0
+        possible = sum(each.request.value for each in moved)
         ordered = self._in_order(moved, now_s)
         for each in ordered:
             found = self._find(trial, each, now_s)
             plans.append(found)
             if found is not None:
                 _take(trial, found)
-                after += each.request.value
-        if not is_forced and after <= before:
-            return
-        self.replanned += 1
+            else:
+                possible -= each.request.value
+                if possible <= before and not is_forced:
+                    return False
         self.machines = trial
         for each, found in zip(ordered, plans, strict=True):
             each.plan = found
+        return True
 
 
 def _take(machines: Machines, service: Service) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, sqrt
 
 from outrider.core.model import NOBODY, Image, LeaseOwner, Resources, Workspace
 
@@ -97,7 +97,7 @@ def scaling_factor(slower: Option, faster: Option, resources: Sequence[str]) -> 
     known = [ratio for ratio in found if ratio is not None]
     if not known:
         return inf if faster.duration_s < slower.duration_s else 0.0
-    return sum(ratio * ratio for ratio in known) ** 0.5
+    return sqrt(sum(ratio * ratio for ratio in known))
 
 
 def _ratio(slower: Option, faster: Option, name: str) -> float | None:

@@ -31,6 +31,19 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """An option that can be promised, as far as the choice depends on it."""
+
+    index: int
+    nodes: int
+    duration_s: int
+    end_s: int
+    moving_s: int
+    """For how long its images are moved."""
+    has_deadline: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OptionAnswer:
     """What became of one option, by its place in the request."""
 
@@ -61,8 +74,8 @@ def assess_options(
     even at once is refused, with the start that it could have without.
     """
     found = [_assessed(index, each, ask, finish_by_s) for index, each in enumerate(workspaces)]
-    chosen, reason = choose([each for each in found if each.plan is not None])
-    return OptionsAnswer(options=tuple(found), chosen=chosen, reason=reason)
+    index, reason = choose([candidate_of(each) for each in found if each.plan is not None])
+    return OptionsAnswer(options=tuple(found), chosen=None if index is None else found[index], reason=reason)
 
 
 def _assessed(index: int, workspace: Workspace, ask: Ask, finish_by_s: int | None) -> OptionAnswer:
@@ -105,35 +118,32 @@ def admit_options(
     return replace(answer, reservation=book.commit(answer.chosen.plan, now_s))
 
 
-def moving_s(plan: ReservationPlan) -> int:
-    """For how long the images of a plan are moved."""
-    return sum(transfer.duration_s for transfer in plan.transfers)
-
-
-def choose(possible: Sequence[OptionAnswer]) -> tuple[OptionAnswer | None, Reason | None]:
-    """The one to promise among those that can be, and why."""
-    if not possible:
+def choose(candidates: Sequence[Candidate]) -> tuple[int | None, Reason | None]:
+    """Which of those that can be promised is to be, by its index, and why."""
+    if not candidates:
         return None, None
-    if len(possible) == 1:
-        return possible[0], Reason.ONLY
-    if not all(each.workspace.finish_by_s is not None for each in possible):
-        return min(possible, key=lambda each: (_end_s(each), each.index)), Reason.FIRST_END
+    if len(candidates) == 1:
+        return candidates[0].index, Reason.ONLY
+    if not all(each.has_deadline for each in candidates):
+        return min(candidates, key=lambda each: (each.end_s, each.index)).index, Reason.FIRST_END
 
-    def cost(each: OptionAnswer) -> tuple[int, int, int]:
-        assert each.plan is not None
-        return _size(each) * (each.workspace.duration_s + moving_s(each.plan)), _end_s(each), each.index
+    def cost(each: Candidate) -> tuple[int, int, int]:
+        return each.nodes * (each.duration_s + each.moving_s), each.end_s, each.index
 
-    chosen = min(possible, key=cost)
-    least = min(_size(each) * each.workspace.duration_s for each in possible)
-    is_least = _size(chosen) * chosen.workspace.duration_s == least
-    return chosen, Reason.LEAST if is_least else Reason.IMAGE
+    chosen = min(candidates, key=cost)
+    least = min(each.nodes * each.duration_s for each in candidates)
+    return chosen.index, Reason.LEAST if chosen.nodes * chosen.duration_s == least else Reason.IMAGE
 
 
-def _size(each: OptionAnswer) -> int:
-    assert each.plan is not None
-    return len(each.plan.fits)
-
-
-def _end_s(each: OptionAnswer) -> int:
-    assert each.plan is not None
-    return each.plan.end_s
+def candidate_of(answer: OptionAnswer) -> Candidate:
+    """What the choice depends on, of an option that can be promised."""
+    plan = answer.plan
+    assert plan is not None
+    return Candidate(
+        index=answer.index,
+        nodes=len(plan.fits),
+        duration_s=answer.workspace.duration_s,
+        end_s=plan.end_s,
+        moving_s=sum(transfer.duration_s for transfer in plan.transfers),
+        has_deadline=answer.workspace.finish_by_s is not None,
+    )

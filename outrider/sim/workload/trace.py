@@ -60,8 +60,8 @@ class TraceSubmission:
         ]  # fmt: skip
         if any(kinds) and (workspace.start_s is None or sum(kinds) > 1):
             raise ValueError(
-                f"workspace {workspace.name}: what recurs, has roles or options, or is open needs a start, and "
-                "is one of these"
+                f"workspace {workspace.name}: what recurs, has roles or options or is open needs a start, "
+                "and is one of these"
             )
         if self.every_s is not None and (self.every_s < 1 or self.times < 1):
             raise ValueError(

@@ -39,9 +39,10 @@ def write_native(path: str | os.PathLike[str], trace: Trace) -> None:
     """Write a trace; a name that ends in .gz is packed."""
     labels: dict[Image, str] = {}
     for submission in trace.submissions:
-        for one in (submission.workspace, *submission.roles, *submission.options):
-            if one.image is not None:
-                labels.setdefault(one.image, f"i{len(labels) + 1}")
+        images = [one.image for one in (submission.workspace, *submission.roles)]
+        for image in (*images, *(option.image for option in submission.options)):
+            if image is not None:
+                labels.setdefault(image, f"i{len(labels) + 1}")
     with replace_text(path) as file:
         file.write(_line(_header(trace, labels)))
         file.writelines(_line(_row(one, labels)) for one in trace.submissions)
