@@ -18,15 +18,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.admission import IMAGES, filled, percentile, request
 from bench.frame import Arguments, judged
 from outrider.core.model import Image, Workspace
+from outrider.core.options.admission import admit_options
 from outrider.core.options.plan import provisioner
 from outrider.core.options.request import Request
 from outrider.core.options.schemes import Rules, Scheme
-from outrider.core.reservations.options import admit_options
-from outrider.sim.experiments.options.generators import (
+from outrider.sim.workload.options.generators import (
     INTERVAL_S,
-    Kind,
     Load,
     Overshoot,
+    RequestKind,
     cluster,
     requests,
 )
@@ -42,7 +42,7 @@ def arrivals(count: int) -> list[list[Request]]:
     found: list[list[Request]] = []
     drawn = 0
     for arrived in requests(
-        Kind.SYNTHETIC, Load(average=1.0), 1, count, nodes=nodes, overshoot=Overshoot.CARRIED
+        RequestKind.SYNTHETIC, Load(average=1.0), 1, count, nodes=nodes, overshoot=Overshoot.CARRIED
     ):
         three = [replace(each, options=each.options[:3]) for each in arrived if len(each.options) > 2]
         found.append(three[: count - drawn])

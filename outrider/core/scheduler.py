@@ -19,11 +19,11 @@ from outrider.core.besteffort.yielding import gentlest
 from outrider.core.leases.admission import AdmissionPolicy, WithinMaximumRate, first_refusal, price_of
 from outrider.core.leases.pricing import PriceList
 from outrider.core.model import Reservation, Workspace
+from outrider.core.options.admission import OptionsAnswer, assess_options
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, admit, assess
 from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.reservations.bundles import BundleAnswer, admit_each, admit_roles
 from outrider.core.reservations.moving import MadeWay, MovedLease, make_way
-from outrider.core.reservations.options import OptionsAnswer, assess_options
 from outrider.core.reservations.preempting import Preempted, PreemptionRules, YieldedLease, preempt
 from outrider.core.reservations.refusal import Cause
 from outrider.core.reservations.renegotiation import change_end

@@ -21,8 +21,8 @@ from outrider.core.reservations.book import BookEntry
 from outrider.core.reservations.preempting import YieldedLease
 from outrider.core.scheduler import Decided
 from outrider.sim.faults import Fault, LinkFault, NodeFault
-from outrider.sim.options import options_here, reserve
 from outrider.sim.setup import Setup
+from outrider.sim.workload.options.submissions import options_here, reserve
 from outrider.sim.workload.trace import Trace, TraceSubmission
 
 

@@ -14,9 +14,9 @@ from outrider.cli.quantities import positive
 from outrider.cli.simulate.figure import check_picture
 
 if TYPE_CHECKING:
-    from outrider.sim.experiments.options.example import ExampleRun
-    from outrider.sim.experiments.options.experiment import OptionsCell
     from outrider.sim.experiments.parallel import Progress
+    from outrider.sim.workload.options.example import ExampleRun
+    from outrider.sim.workload.options.experiment import OptionsCell
 
 WORKLOADS = {
     "example": "Table I and Figure 1: eleven requests on two nodes",
@@ -117,13 +117,13 @@ def show(arguments: argparse.Namespace) -> None:
 
 
 def _measured(arguments: argparse.Namespace, on_progress: Progress) -> Sequence[OptionsCell]:
-    from outrider.core.options.priority import Reading
-    from outrider.sim.experiments.options import experiment as runs
-    from outrider.sim.experiments.options.generators import Kind, Overshoot
-    from outrider.sim.experiments.options.moldable import Model
+    from outrider.core.options.priority import FactorReading
+    from outrider.sim.workload.options import experiment as runs
+    from outrider.sim.workload.options.generators import Overshoot, RequestKind
+    from outrider.sim.workload.options.moldable import Model
     from outrider.sim.workload.trace import WorkloadError
 
-    chosen = runs.ways(Reading(arguments.reading or "plain"), all_plans=arguments.all_plans)
+    chosen = runs.ways(FactorReading(arguments.reading or "plain"), all_plans=arguments.all_plans)
     if arguments.workload == "moldable":
         try:
             return runs.moldable(
@@ -135,7 +135,7 @@ def _measured(arguments: argparse.Namespace, on_progress: Progress) -> Sequence[
         except (WorkloadError, ValueError) as error:
             raise InputError(str(error)) from error
     return runs.experiment(
-        Kind.SYNTHETIC if arguments.workload == "synthetic" else Kind.BENCHMARK,
+        RequestKind.SYNTHETIC if arguments.workload == "synthetic" else RequestKind.BENCHMARK,
         runs.SPIKES if arguments.workload == "spikes" else runs.LOADS,
         chosen,
         seeds=arguments.seeds,
@@ -175,10 +175,10 @@ def cells_text(cells: Sequence[OptionsCell]) -> str:
 
 
 def _show_example(arguments: argparse.Namespace) -> None:
-    from outrider.core.options.priority import Reading
-    from outrider.sim.experiments.options.example import example
+    from outrider.core.options.priority import FactorReading
+    from outrider.sim.workload.options.example import example
 
-    found = example(Reading(arguments.reading or "golden"))
+    found = example(FactorReading(arguments.reading or "golden"))
     if arguments.json:
         print_json(found)
     elif arguments.csv:

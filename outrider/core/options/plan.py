@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from outrider.core.model import Node
 from outrider.core.options.machines import Machines
-from outrider.core.options.priority import Order
+from outrider.core.options.priority import PlanOrder
 from outrider.core.options.request import Request
 from outrider.core.options.schemes import (
     Listed,
@@ -19,7 +19,7 @@ from outrider.core.options.schemes import (
     Rules,
     Scheme,
     Service,
-    Waiting,
+    WaitingRequest,
 )
 
 MOST_REPLANNED = 16
@@ -32,9 +32,9 @@ class Planner(Provisioner):
 
     def __init__(self, nodes: Sequence[Node], rules: Rules) -> None:
         super().__init__(nodes, rules)
-        self._new: list[Waiting] = []
+        self._new: list[WaitingRequest] = []
 
-    def enter(self, request: Request) -> Waiting:
+    def enter(self, request: Request) -> WaitingRequest:
         waiting = super().enter(request)
         self._new.append(waiting)
         return waiting
@@ -54,7 +54,7 @@ class Planner(Provisioner):
         if self.rules.replanning is Replanning.ALWAYS:
             self._replan(now_s, self.waiting, is_forced=True)
             return
-        refused: list[Waiting] = []
+        refused: list[WaitingRequest] = []
         for each in self._in_order(new, now_s):
             each.plan = self._find(self.machines, each, now_s)
             if each.plan is not None:
@@ -68,19 +68,19 @@ class Planner(Provisioner):
         self.outcome.served += [each.plan for each in self.waiting if each.plan is not None]
         self.waiting = [each for each in self.waiting if each.plan is None]
 
-    def _in_order(self, waiting: Sequence[Waiting], now_s: int) -> list[Waiting]:
+    def _in_order(self, waiting: Sequence[WaitingRequest], now_s: int) -> list[WaitingRequest]:
         order = self.rules.order
-        if order is Order.DEADLINE:
+        if order is PlanOrder.DEADLINE:
             return sorted(waiting, key=lambda each: (each.request.finish_by_s, each.request.arrival_s))
-        if order is Order.SLACK:
+        if order is PlanOrder.SLACK:
             return sorted(waiting, key=lambda each: (each.last_start_s, each.request.arrival_s))
 
-        def by_factor(each: Waiting) -> tuple[float, int]:
+        def by_factor(each: WaitingRequest) -> tuple[float, int]:
             return -each.weight / max(1, each.request.finish_by_s - now_s), each.request.arrival_s
 
         return sorted(waiting, key=by_factor)
 
-    def _find(self, machines: Machines, each: Waiting, now_s: int) -> Service | None:
+    def _find(self, machines: Machines, each: WaitingRequest, now_s: int) -> Service | None:
         """The first option, in the order given, that has a place in time, at its earliest start."""
         for which, (need, count, duration_s) in enumerate(each.needs):
             place = machines.earliest(need, count, duration_s, now_s, each.request.finish_by_s - duration_s)
@@ -88,7 +88,7 @@ class Planner(Provisioner):
                 return Service(each, which, place[0], place[0] + duration_s, place[1])
         return None
 
-    def _make_room(self, refused: Sequence[Waiting], now_s: int) -> None:
+    def _make_room(self, refused: Sequence[WaitingRequest], now_s: int) -> None:
         """Plan those anew that begin next, with those that were refused, now or earlier."""
         waiting = sorted(self.waiting, key=lambda each: (each.last_start_s, each.request.arrival_s))
         planned = [each for each in waiting if each.plan is not None][:MOST_REPLANNED]
@@ -96,7 +96,7 @@ class Planner(Provisioner):
         others = [each for each in waiting if each.plan is None and id(each) not in new][:MOST_REPLANNED]
         self._replan(now_s, [*planned, *others, *refused], is_forced=False)
 
-    def _replan(self, now_s: int, moved: Sequence[Waiting], *, is_forced: bool) -> bool:
+    def _replan(self, now_s: int, moved: Sequence[WaitingRequest], *, is_forced: bool) -> bool:
         """Plan these anew; without `is_forced` the plan is changed only for more value. Whether it was."""
         trial = self.machines.copy()
         before = 0.0

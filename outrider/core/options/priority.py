@@ -13,7 +13,7 @@ from outrider.core.model import Resources
 from outrider.core.options.request import Option, Request, scalability
 
 
-class Reading(Enum):
+class FactorReading(Enum):
     """What the factor of a request is; Σ is the sum over resources of what it takes ÷ what a node has."""
 
     PRINTED = "printed"
@@ -25,7 +25,7 @@ class Reading(Enum):
     """bid ÷ ((d − t0) t Σ), without scalability."""
 
 
-class Order(Enum):
+class PlanOrder(Enum):
     """In which order a plan gives places."""
 
     FACTOR = "factor"
@@ -60,7 +60,7 @@ class Kinds:
         return min(whole or any_kind, default=float("inf"))
 
 
-def weight(request: Request, kinds: Kinds, reading: Reading, *, is_meo: bool) -> float:
+def weight(request: Request, kinds: Kinds, reading: FactorReading, *, is_meo: bool) -> float:
     """The factor of a request but for (deadline − now): the highest of its options.
 
     Without `is_meo` it is TSRA's, which knows no scalability.
@@ -70,12 +70,12 @@ def weight(request: Request, kinds: Kinds, reading: Reading, *, is_meo: bool) ->
         demand = kinds.demand(option)
         if not 0 < demand < float("inf"):
             continue
-        if reading is Reading.GOLDEN:
+        if reading is FactorReading.GOLDEN:
             scale = _golden_scale(request.options, index, kinds.names) if is_meo else 1.0
             found.append(request.value * scale / demand)
             continue
         scale = 1.0
-        if is_meo and reading is Reading.PRINTED and index:
+        if is_meo and reading is FactorReading.PRINTED and index:
             scale = scalability(request.options[index - 1], option, kinds.names) or 1.0
         found.append(request.value / (scale * option.duration_s * demand))
     return max(found, default=0.0)

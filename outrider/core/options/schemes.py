@@ -11,7 +11,7 @@ from enum import Enum
 
 from outrider.core.model import Node
 from outrider.core.options.machines import Machines, Mapping, Places
-from outrider.core.options.priority import Kinds, Order, Reading, weight
+from outrider.core.options.priority import FactorReading, Kinds, PlanOrder, weight
 from outrider.core.options.request import Option, Request, scaling_factor
 
 
@@ -59,16 +59,16 @@ class Rules:
     """A scheme, and how what the paper leaves open is read."""
 
     scheme: Scheme
-    reading: Reading = Reading.PRINTED
+    reading: FactorReading = FactorReading.PRINTED
     starts: Starts = Starts.BOUNDARY
     mapping: Mapping = Mapping.NEAREST
     is_bundled: bool = False
-    order: Order = Order.FACTOR
+    order: PlanOrder = PlanOrder.FACTOR
     replanning: Replanning = Replanning.REFUSED
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingRequest:
     """A request that is not served yet, with what is asked of it often."""
 
     request: Request
@@ -88,7 +88,7 @@ class Waiting:
 class Service:
     """A request that is served: by which option, where, and when."""
 
-    waiting: Waiting
+    waiting: WaitingRequest
     which: int
     """Among `waiting.needs`."""
     start_s: int
@@ -110,7 +110,7 @@ class Service:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ProvisioningOutcome:
     """What has become of the requests so far."""
 
     served: list[Service]
@@ -124,8 +124,8 @@ class Provisioner:
         self.rules = rules
         self.machines = Machines(nodes, mapping=rules.mapping, is_bundled=rules.is_bundled)
         self.kinds = Kinds([node.capacity for node in nodes])
-        self.waiting: list[Waiting] = []
-        self.outcome = Outcome(served=[], discarded=[])
+        self.waiting: list[WaitingRequest] = []
+        self.outcome = ProvisioningOutcome(served=[], discarded=[])
 
     def step(self, now_s: int, arrived: Sequence[Request]) -> None:
         """An interval begins: those who have arrived and those who wait are looked at."""
@@ -144,7 +144,7 @@ class Provisioner:
         """Which options the scheme looks at, in its order."""
         return range(len(request.options))
 
-    def enter(self, request: Request) -> Waiting:
+    def enter(self, request: Request) -> WaitingRequest:
         """What is asked of a request often."""
         scheme = self.rules.scheme
         needs, indices = [], []
@@ -161,7 +161,7 @@ class Provisioner:
         if scheme in (Scheme.PLAN, Scheme.PLAN_SCALED):
             asked, is_meo = request.only(0), False
         factor = weight(asked, self.kinds, self.rules.reading, is_meo=is_meo)
-        return Waiting(request=request, needs=tuple(needs), indices=tuple(indices), weight=factor)
+        return WaitingRequest(request=request, needs=tuple(needs), indices=tuple(indices), weight=factor)
 
     def _discard_late(self, now_s: int) -> None:
         kept = []
@@ -227,10 +227,10 @@ class Listed(Provisioner):
             case _:
                 return range(last + 1)
 
-    def priorities(self, now_s: int) -> list[Waiting]:
+    def priorities(self, now_s: int) -> list[WaitingRequest]:
         """Those that wait, the highest factor first, then by arrival."""
 
-        def key(each: Waiting) -> tuple[float, int]:
+        def key(each: WaitingRequest) -> tuple[float, int]:
             return -each.weight / max(1, each.request.finish_by_s - now_s), each.request.arrival_s
 
         return sorted(self.waiting, key=key)
@@ -270,7 +270,7 @@ class Listed(Provisioner):
             return
         super()._discard_late(now_s)
 
-    def _find(self, each: Waiting, which: int, now_s: int) -> Service | None:
+    def _find(self, each: WaitingRequest, which: int, now_s: int) -> Service | None:
         need, count, duration_s = each.needs[which]
         last_s = each.request.finish_by_s - duration_s
         if last_s < now_s:
@@ -290,5 +290,5 @@ class Listed(Provisioner):
         return Service(each, which, now_s, now_s + duration_s, places)
 
 
-def _is_late(each: Waiting, now_s: int) -> bool:
+def _is_late(each: WaitingRequest, now_s: int) -> bool:
     return each.request.finish_by_s - each.needs[0][2] < now_s

@@ -12,9 +12,9 @@ from outrider.service.answers import Answer, Decision, ReservationList, Transfer
 from outrider.service.answers.leases import EventTaken, OptionView
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.jobs.interruption import machine_orders
+from outrider.service.desk.leases.options import chosen_way, has_options
 from outrider.service.desk.reservations.admission import Doubtful, Judged, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
-from outrider.service.desk.reservations.options import chosen_way, has_options
 from outrider.service.desk.state.node_list import ListedNode
 from outrider.service.desk.state.permissions import may_read
 from outrider.service.desk.state.recorded_answers import read_decision, write_decision

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
 
-from outrider.sim.experiments.options.experiment import Estimate, OptionsCell
 from outrider.sim.plots.style import COLOURS, grid, new_figure, save, title
+from outrider.sim.workload.options.experiment import Estimate, OptionsCell
 
 
 def draw_options(cells: Sequence[OptionsCell], path: str | os.PathLike[str]) -> None:

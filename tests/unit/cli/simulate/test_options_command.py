@@ -11,7 +11,7 @@ import pytest
 
 from outrider.cli.errors import InputError
 from outrider.cli.main import main
-from outrider.sim.experiments.options.example import SCHEMES
+from outrider.sim.workload.options.example import SCHEMES
 
 SMALL = ["--seeds", "2", "--intervals", "10", "--workers", "1"]
 

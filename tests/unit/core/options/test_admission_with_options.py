@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from outrider.core.model import Image, Workspace
+from outrider.core.options.admission import Reason, admit_options
 from outrider.core.reservations.book import Book
-from outrider.core.reservations.options import Reason, admit_options
 from outrider.core.reservations.refusal import Cause
 from tests.unit.core.books import A, B, accept, begin_next, end_running, nodes, snapshot, wanted
 from tests.unit.core.sites import Site

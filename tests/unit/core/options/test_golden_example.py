@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider.core.options.schemes import Scheme
-from outrider.sim.experiments.options.example import (
+from outrider.sim.workload.options.example import (
     PRINTED_FIRST_INTERVAL,
     PRINTED_LOST,
     PRINTED_ORDERS,

@@ -51,7 +51,7 @@ _CLUSTER = ((2, 16, 64), (2, 8, 32), (4, 4, 8), (8, 2, 4))
 """How many nodes have how many cores and GB: the paper's 16."""
 
 
-class Kind(Enum):
+class RequestKind(Enum):
     """How the options of a request are drawn."""
 
     SYNTHETIC = "synthetic"
@@ -101,11 +101,11 @@ def cluster(times: int = 1) -> tuple[Node, ...]:
 
 
 def requests(
-    kind: Kind, load: Load, seed: int, intervals: int, *, nodes: Sequence[Node], overshoot: Overshoot
+    kind: RequestKind, load: Load, seed: int, intervals: int, *, nodes: Sequence[Node], overshoot: Overshoot
 ) -> list[list[Request]]:
     """Those that arrive within each interval."""
     random = Random(f"{kind.value} {load.name} {seed}")
-    draw = _synthetic if kind is Kind.SYNTHETIC else _benchmark
+    draw = _synthetic if kind is RequestKind.SYNTHETIC else _benchmark
     names = ("cpus", "memory_mib")
     totals = [sum(node.capacity[name] for node in nodes) for name in names]
     found: list[list[Request]] = []

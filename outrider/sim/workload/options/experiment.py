@@ -11,20 +11,20 @@ from statistics import fmean, stdev
 
 from outrider.core.model import Node
 from outrider.core.options.plan import provisioner
-from outrider.core.options.priority import Order, Reading
+from outrider.core.options.priority import FactorReading, PlanOrder
 from outrider.core.options.request import Request
 from outrider.core.options.schemes import Rules, Scheme
-from outrider.sim.experiments.options.generators import (
+from outrider.sim.experiments.parallel import Progress, in_parallel
+from outrider.sim.workload.formats.swf import SwfLog, read_log
+from outrider.sim.workload.options.generators import (
     INTERVAL_S,
-    Kind,
     Load,
     Overshoot,
+    RequestKind,
     cluster,
     requests,
 )
-from outrider.sim.experiments.options.moldable import Model, machine, moldable_requests
-from outrider.sim.experiments.parallel import Progress, in_parallel
-from outrider.sim.workload.formats.swf import SwfLog, read_log
+from outrider.sim.workload.options.moldable import Model, machine, moldable_requests
 
 LOADS = tuple(Load(average=average) for average in (0.8, 1.0, 1.2, 1.4))
 SPIKES = tuple(
@@ -42,17 +42,17 @@ class Way:
     rules: Rules
 
 
-def ways(reading: Reading = Reading.PLAIN, *, all_plans: bool = False) -> tuple[Way, ...]:
+def ways(reading: FactorReading = FactorReading.PLAIN, *, all_plans: bool = False) -> tuple[Way, ...]:
     """All schemes: the paper's, the fallback, and plans in their orders."""
-    orders = Order if all_plans else (Order.FACTOR,)
+    orders = PlanOrder if all_plans else (PlanOrder.FACTOR,)
     found = []
     for scheme in Scheme:
         if scheme not in (Scheme.PLAN, Scheme.PLAN_SCALED):
             found.append(Way(name=scheme.value, rules=Rules(scheme=scheme, reading=reading)))
             continue
         for order in orders:
-            name = scheme.value if order is Order.FACTOR else f"{scheme.value}, {order.value}"
-            found.append(Way(name=name, rules=Rules(scheme=scheme, reading=Reading.PLAIN, order=order)))
+            name = scheme.value if order is PlanOrder.FACTOR else f"{scheme.value}, {order.value}"
+            found.append(Way(name=name, rules=Rules(scheme=scheme, reading=FactorReading.PLAIN, order=order)))
     return tuple(found)
 
 
@@ -100,14 +100,16 @@ class OptionsCell:
 
 
 def run_trial(
-    kind: Kind, load: Load, seed: int, intervals: int, overshoot: Overshoot, rules: Rules
+    kind: RequestKind, load: Load, seed: int, intervals: int, overshoot: Overshoot, rules: Rules
 ) -> TrialResult:
     """One scheme on one draw of requests."""
     return carry_out(_drawn(kind, load, seed, intervals, overshoot), rules, cluster())
 
 
 @lru_cache(maxsize=2)
-def _drawn(kind: Kind, load: Load, seed: int, intervals: int, overshoot: Overshoot) -> list[list[Request]]:
+def _drawn(
+    kind: RequestKind, load: Load, seed: int, intervals: int, overshoot: Overshoot
+) -> list[list[Request]]:
     return requests(kind, load, seed, intervals, nodes=cluster(), overshoot=overshoot)
 
 
@@ -156,7 +158,7 @@ def carry_out(arrivals: Sequence[Sequence[Request]], rules: Rules, nodes: Sequen
 
 
 def experiment(
-    kind: Kind,
+    kind: RequestKind,
     loads: Sequence[Load],
     chosen: Sequence[Way],
     *,

@@ -12,8 +12,8 @@ from random import Random
 
 from outrider.core.model import Node, Resources
 from outrider.core.options.request import Option, Request
-from outrider.sim.experiments.options.generators import INTERVAL_S
 from outrider.sim.workload.formats.swf import SwfLog
+from outrider.sim.workload.options.generators import INTERVAL_S
 
 SIZES = (0.5, 1.0, 2.0, 4.0)
 """Of the processors that the job had."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from outrider.core.nodes.node_timeline import FOREVER
-from outrider.core.reservations.options import Candidate, Reason, choose
+from outrider.core.options.admission import PossibleOption, Reason, choose
 from outrider.metadata.conversion import deployment_of
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.workspace import DeploymentSection
@@ -101,10 +101,10 @@ def _is_possible(each: _Answered) -> bool:
     return not each.is_late and each.decision.result == "accepted"
 
 
-def _candidate(index: int, each: _Answered) -> Candidate:
+def _candidate(index: int, each: _Answered) -> PossibleOption:
     decision = each.decision
     assert decision.end_s is not None
-    return Candidate(
+    return PossibleOption(
         index=index,
         nodes=decision.node_count,
         duration_s=each.duration_s,

@@ -31,7 +31,7 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
+class PossibleOption:
     """An option that can be promised, as far as the choice depends on it."""
 
     index: int
@@ -74,7 +74,7 @@ def assess_options(
     even at once is refused, with the start that it could have without.
     """
     found = [_assessed(index, each, ask, finish_by_s) for index, each in enumerate(workspaces)]
-    index, reason = choose([candidate_of(each) for each in found if each.plan is not None])
+    index, reason = choose([possible_option(each) for each in found if each.plan is not None])
     return OptionsAnswer(options=tuple(found), chosen=None if index is None else found[index], reason=reason)
 
 
@@ -118,7 +118,7 @@ def admit_options(
     return replace(answer, reservation=book.commit(answer.chosen.plan, now_s))
 
 
-def choose(candidates: Sequence[Candidate]) -> tuple[int | None, Reason | None]:
+def choose(candidates: Sequence[PossibleOption]) -> tuple[int | None, Reason | None]:
     """Which of those that can be promised is to be, by its index, and why."""
     if not candidates:
         return None, None
@@ -127,7 +127,7 @@ def choose(candidates: Sequence[Candidate]) -> tuple[int | None, Reason | None]:
     if not all(each.has_deadline for each in candidates):
         return min(candidates, key=lambda each: (each.end_s, each.index)).index, Reason.FIRST_END
 
-    def cost(each: Candidate) -> tuple[int, int, int]:
+    def cost(each: PossibleOption) -> tuple[int, int, int]:
         return each.nodes * (each.duration_s + each.moving_s), each.end_s, each.index
 
     chosen = min(candidates, key=cost)
@@ -135,11 +135,11 @@ def choose(candidates: Sequence[Candidate]) -> tuple[int | None, Reason | None]:
     return chosen.index, Reason.LEAST if chosen.nodes * chosen.duration_s == least else Reason.IMAGE
 
 
-def candidate_of(answer: OptionAnswer) -> Candidate:
+def possible_option(answer: OptionAnswer) -> PossibleOption:
     """What the choice depends on, of an option that can be promised."""
     plan = answer.plan
     assert plan is not None
-    return Candidate(
+    return PossibleOption(
         index=answer.index,
         nodes=len(plan.fits),
         duration_s=answer.workspace.duration_s,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from outrider.core.model import Node, Resources
 from outrider.core.options.machines import Mapping
 from outrider.core.options.plan import provisioner
-from outrider.core.options.priority import Reading
+from outrider.core.options.priority import FactorReading
 from outrider.core.options.request import Option, Request
 from outrider.core.options.schemes import Listed, Rules, Scheme, Service, Starts
 
@@ -81,14 +81,14 @@ def requests() -> tuple[Request, ...]:
     )
 
 
-def rules(scheme: Scheme, reading: Reading = Reading.GOLDEN) -> Rules:
+def rules(scheme: Scheme, reading: FactorReading = FactorReading.GOLDEN) -> Rules:
     """The reading that gives the printed orders: places kept until later, each request on one node."""
     return Rules(
         scheme=scheme, reading=reading, starts=Starts.PLANNED, mapping=Mapping.NEAREST, is_bundled=True
     )
 
 
-def served(scheme: Scheme, reading: Reading = Reading.GOLDEN) -> tuple[Service, ...]:
+def served(scheme: Scheme, reading: FactorReading = FactorReading.GOLDEN) -> tuple[Service, ...]:
     """Who is served, by start."""
     asked = requests()
     site = provisioner(NODES, rules(scheme, reading))
@@ -99,7 +99,7 @@ def served(scheme: Scheme, reading: Reading = Reading.GOLDEN) -> tuple[Service, 
     return tuple(sorted(site.outcome.served, key=lambda each: (each.start_s, each.request.name)))
 
 
-def order_at(scheme: Scheme, now: int, reading: Reading = Reading.GOLDEN) -> tuple[str, ...]:
+def order_at(scheme: Scheme, now: int, reading: FactorReading = FactorReading.GOLDEN) -> tuple[str, ...]:
     """In which order those who arrive at an instant are looked at."""
     site = Listed(NODES, rules(scheme, reading))
     for request in requests():
@@ -108,7 +108,7 @@ def order_at(scheme: Scheme, now: int, reading: Reading = Reading.GOLDEN) -> tup
     return tuple(each.request.name for each in site.priorities(now))
 
 
-def example(reading: Reading = Reading.GOLDEN) -> tuple[ExampleRun, ...]:
+def example(reading: FactorReading = FactorReading.GOLDEN) -> tuple[ExampleRun, ...]:
     """All schemes, beside what the paper prints."""
     asked = requests()
     found = []
