@@ -34,6 +34,8 @@ from outrider.sim.workload.options.generators import (
 LEAST_PER_S = 2000
 MOST_MS = 25
 OPTIONS = 5
+EFFICIENT = 1.8
+"""By how much twice the nodes are faster."""
 
 
 def arrivals(count: int) -> list[list[Request]]:
@@ -68,7 +70,9 @@ def ways(number: int, random: Random, images: list[Image]) -> tuple[list[Workspa
     """A request with five options, from fewer nodes for longer to more for a shorter time."""
     first = replace(request(number, random, images, 1), name=f"o{number}")
     found = [
-        replace(first, instances=min(4000, first.instances * 2**step), duration_s=first.duration_s // 2**step)
+        replace(
+            first, instances=first.instances * 2**step, duration_s=round(first.duration_s / EFFICIENT**step)
+        )
         for step in range(OPTIONS)
     ]
     assert first.start_s is not None
@@ -95,21 +99,24 @@ def main() -> int:
     random = Random(1)
     images = [Image(uri=f"image{n}", size_bytes=random.randint(1, 20) * 10**9) for n in range(IMAGES)]
     book, _ = filled(options.nodes, options.reservations, random, images, 1)
-    taken: list[float] = []
-    accepted = 0
-    for number in range(options.decisions):
-        asked, finish_by_s = ways(number, random, images)
-        began = process_time()
-        answer = admit_options(book, asked, 0, finish_by_s=finish_by_s, is_plan=True)
-        taken.append(1000 * (process_time() - began))
-        accepted += answer.chosen is not None
-    p99 = percentile(taken, 99)
-    print(
-        f"admission with {OPTIONS} options, {options.nodes} nodes, {options.reservations} reservations: "
-        f"{accepted} of {len(taken)} accepted, p50 {percentile(taken, 50):.2f} ms, p99 {p99:.2f} ms "
-        f"({p99 / MOST_MS:.2f} of {MOST_MS} ms)"
-    )
-    return judged(options, is_good=is_good and p99 <= MOST_MS)
+    for tells_all in (False, True):
+        taken: list[float] = []
+        accepted = 0
+        for number in range(options.decisions):
+            asked, finish_by_s = ways(number, random, images)
+            began = process_time()
+            answer = admit_options(book, asked, 0, finish_by_s=finish_by_s, is_plan=True, tells_all=tells_all)
+            taken.append(1000 * (process_time() - began))
+            accepted += answer.chosen is not None
+        p99 = percentile(taken, 99)
+        what = "and what is said of each" if tells_all else "alone"
+        print(
+            f"admission with {OPTIONS} options {what}, {options.nodes} nodes, {options.reservations} "
+            f"reservations: {accepted} of {len(taken)} accepted, p50 {percentile(taken, 50):.2f} ms, "
+            f"p99 {p99:.2f} ms ({p99 / MOST_MS:.2f} of {MOST_MS} ms)"
+        )
+        is_good = is_good and (tells_all or p99 <= MOST_MS)
+    return judged(options, is_good=is_good)
 
 
 if __name__ == "__main__":

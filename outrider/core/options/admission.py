@@ -35,7 +35,7 @@ class PossibleOption:
     """An option that can be promised, as far as the choice depends on it."""
 
     index: int
-    nodes: int
+    instances: int
     duration_s: int
     end_s: int
     moving_s: int
@@ -66,16 +66,30 @@ class OptionsAnswer:
 
 
 def assess_options(
-    workspaces: Sequence[Workspace], ask: Ask, *, finish_by_s: int | None = None
+    workspaces: Sequence[Workspace], ask: Ask, *, finish_by_s: int | None = None, tells_all: bool = True
 ) -> OptionsAnswer:
-    """Which of these is to be promised; nothing is changed.
+    """Which of these is to be promised; nothing is changed. Without `tells_all` those are not asked about
+    that could not be better than one that has been found.
 
     All have a start from which on they may begin; the deadline is of all of them. One that could not keep it
     even at once is refused, with the start that it could have without.
     """
-    found = [_assessed(index, each, ask, finish_by_s) for index, each in enumerate(workspaces)]
+    found: list[OptionAnswer] = []
+    best: int | None = None
+    for index, each in sorted(enumerate(workspaces), key=lambda one: _least_cost(one[1])):
+        if not tells_all and finish_by_s is not None and best is not None and best < _least_cost(each):
+            continue
+        answer = _assessed(index, each, ask, finish_by_s)
+        found.append(answer)
+        if answer.plan is not None:
+            cost = _cost(possible_option(answer))
+            best = cost if best is None else min(best, cost)
+    found.sort(key=lambda each: each.index)
     index, reason = choose([possible_option(each) for each in found if each.plan is not None])
-    return OptionsAnswer(options=tuple(found), chosen=None if index is None else found[index], reason=reason)
+    if reason is Reason.ONLY and len(found) < len(workspaces):
+        reason = Reason.LEAST
+    chosen = next((each for each in found if each.index == index), None)
+    return OptionsAnswer(options=tuple(found), chosen=chosen, reason=reason)
 
 
 def _assessed(index: int, workspace: Workspace, ask: Ask, finish_by_s: int | None) -> OptionAnswer:
@@ -104,13 +118,14 @@ def admit_options(
     *,
     finish_by_s: int | None = None,
     is_plan: bool = False,
+    tells_all: bool = True,
 ) -> OptionsAnswer:
     """Accept a request by one of its options and enter it in the book, or refuse it and change nothing."""
 
     def ask(workspace: Workspace) -> Accepted | Rejected:
         return assess(book, workspace, now_s)
 
-    answer = assess_options(workspaces, ask, finish_by_s=finish_by_s)
+    answer = assess_options(workspaces, ask, finish_by_s=finish_by_s, tells_all=tells_all)
     if answer.chosen is None or is_plan:
         return answer
     assert answer.chosen.plan is not None
@@ -128,11 +143,20 @@ def choose(candidates: Sequence[PossibleOption]) -> tuple[int | None, Reason | N
         return min(candidates, key=lambda each: (each.end_s, each.index)).index, Reason.FIRST_END
 
     def cost(each: PossibleOption) -> tuple[int, int, int]:
-        return each.nodes * (each.duration_s + each.moving_s), each.end_s, each.index
+        return _cost(each), each.end_s, each.index
 
     chosen = min(candidates, key=cost)
-    least = min(each.nodes * each.duration_s for each in candidates)
-    return chosen.index, Reason.LEAST if chosen.nodes * chosen.duration_s == least else Reason.IMAGE
+    least = min(each.instances * each.duration_s for each in candidates)
+    return chosen.index, Reason.LEAST if chosen.instances * chosen.duration_s == least else Reason.IMAGE
+
+
+def _cost(each: PossibleOption) -> int:
+    return each.instances * (each.duration_s + each.moving_s)
+
+
+def _least_cost(workspace: Workspace) -> int:
+    """What it costs if its image is there already."""
+    return workspace.instances * workspace.duration_s
 
 
 def possible_option(answer: OptionAnswer) -> PossibleOption:
@@ -141,7 +165,7 @@ def possible_option(answer: OptionAnswer) -> PossibleOption:
     assert plan is not None
     return PossibleOption(
         index=answer.index,
-        nodes=len(plan.fits),
+        instances=answer.workspace.instances,
         duration_s=answer.workspace.duration_s,
         end_s=plan.end_s,
         moving_s=sum(transfer.duration_s for transfer in plan.transfers),

@@ -106,7 +106,7 @@ def _candidate(index: int, each: _Answered) -> PossibleOption:
     assert decision.end_s is not None
     return PossibleOption(
         index=index,
-        nodes=decision.node_count,
+        instances=decision.node_count,
         duration_s=each.duration_s,
         end_s=decision.end_s,
         moving_s=sum(transfer.duration_s for transfer in decision.transfers),

@@ -85,3 +85,26 @@ def test_option_whose_image_is_there_wins_over_a_slightly_shorter_one() -> None:
     assert (answer.chosen.index, answer.reason) == (1, Reason.IMAGE)
     assert answer.chosen.plan is not None
     assert answer.chosen.plan.transfers == ()
+
+
+def test_what_could_not_be_better_is_not_asked_about_and_the_choice_is_the_same() -> None:
+    book = book_of(8)
+    three = ways((2, 60), (4, 35), (8, 20))
+
+    brief = admit_options(book, three, 0, finish_by_s=100, is_plan=True, tells_all=False)
+    whole = admit_options(book, three, 0, finish_by_s=100, is_plan=True)
+
+    assert [each.index for each in brief.options] == [0]
+    assert len(whole.options) == 3
+    assert (brief.chosen, brief.reason) == (whole.chosen, whole.reason)
+
+
+def test_of_those_that_are_not_the_first_the_cheapest_is_taken_without_asking_about_all() -> None:
+    three = ways((8, 20), (4, 35), (2, 60))
+
+    brief = admit_options(book_of(8), three, 0, finish_by_s=100, tells_all=False)
+
+    assert brief.chosen is not None
+    assert brief.chosen.index == 2
+    assert brief.reservation is not None
+    assert len(brief.reservation.nodes) == 2
