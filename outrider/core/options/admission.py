@@ -76,10 +76,10 @@ def assess_options(
     """
     found: list[OptionAnswer] = []
     best: int | None = None
-    for index, each in sorted(enumerate(workspaces), key=lambda one: _least_cost(one[1])):
+    for place, each in sorted(enumerate(workspaces), key=lambda one: _least_cost(one[1])):
         if not tells_all and finish_by_s is not None and best is not None and best < _least_cost(each):
             continue
-        answer = _assessed(index, each, ask, finish_by_s)
+        answer = _assessed(place, each, ask, finish_by_s)
         found.append(answer)
         if answer.plan is not None:
             cost = _cost(possible_option(answer))
