@@ -44,6 +44,7 @@ BENCHMARKS = (
     Benchmark(name="leases", brief=("--repeats=2",)),
     Benchmark(name="gangs", brief=("--gangs=3000", "--short=300", "--nodes=64")),
     Benchmark(name="admission", brief=("--decisions=5000",)),
+    Benchmark(name="options", brief=("--requests=10000", "--decisions=200")),
     Benchmark(name="backfill"),
     Benchmark(name="schedule"),
     # The node.

@@ -157,6 +157,9 @@ class BookingSystem:
     def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> NoReturn:
         raise _no_jobs()
 
+    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> NoReturn:
+        raise _no_jobs()
+
     def note(self, job: str, text: str, start_s: int | None = None) -> NoReturn:
         raise _no_jobs()
 

@@ -20,6 +20,7 @@ from outrider.core.besteffort.yielding import gentlest
 from outrider.core.leases.admission import AdmissionPolicy, WithinMaximumRate, first_refusal, price_of
 from outrider.core.leases.pricing import PriceList
 from outrider.core.model import Reservation, Workspace
+from outrider.core.options.admission import OptionsAnswer, assess_options
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, admit, assess
 from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.reservations.bundles import BundleAnswer, admit_each, admit_roles
@@ -130,6 +131,17 @@ class Scheduler:
     def reserve(self, workspace: Workspace, now_s: int, *, tells_earliest: bool = True) -> Decided:
         """Accept or refuse a reservation; if accepted, best effort makes way for it."""
         return self._decide(workspace, now_s, is_plan=False, tells_earliest=tells_earliest)
+
+    def reserve_options(
+        self, workspaces: Sequence[Workspace], now_s: int, *, finish_by_s: int | None = None
+    ) -> tuple[OptionsAnswer, Decided | None]:
+        """Accept a request by one of its options or refuse it; what became of the one that was chosen."""
+        answer = assess_options(workspaces, lambda asked: self.what_if(asked, now_s), finish_by_s=finish_by_s)
+        if answer.chosen is None:
+            return answer, None
+        decided = self.reserve(answer.chosen.workspace, now_s)
+        assert isinstance(decided.admission, Accepted)
+        return replace(answer, reservation=decided.admission.reservation), decided
 
     def _decide(self, workspace: Workspace, now_s: int, *, is_plan: bool, tells_earliest: bool) -> Decided:
         book = self.book

@@ -14,11 +14,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationInfo, model_validator
 
-from outrider.metadata.errors import TextPosition
+from outrider.metadata.errors import TextError, TextPosition
 from outrider.metadata.fields import (
     MOST_INSTANCES,
     MOST_TEXT,
@@ -41,6 +41,7 @@ from outrider.metadata.fields import (
 from outrider.metadata.notation.durations import format_duration
 from outrider.metadata.notation.events import CALL, FILE, JOB, SOURCE, TIME, EventSpec, read_spec
 from outrider.metadata.notation.times import format_instant
+from outrider.metadata.notation.ways import MOST_WAYS, read_ways
 from outrider.metadata.validation import Circumstances, Section, contradiction, validated
 from outrider.metadata.yamlfile import YamlDocument, parse_yaml, read_bytes, scalar
 
@@ -144,6 +145,18 @@ class MetadataSection(Section):
         return self
 
 
+class OptionSection(Section):
+    """One way to carry the deployment out. What it does not say is as in the deployment."""
+
+    nodes: int = Field(ge=1, le=MOST_INSTANCES, description="how many nodes it needs")
+    duration_s: Duration = Field(alias="duration", description="for how long it needs them")
+    instances_per_node: int | None = Field(
+        None, ge=1, le=1000, description="how many instances run on each node"
+    )
+    cpus: int | None = Field(None, ge=1, le=100_000, description="processors of each instance")
+    memory_mib: Memory | None = Field(None, alias="memory", description="memory of each instance")
+
+
 class DeploymentSection(Section):
     """How many instances are wanted this time, how large, for how long and when.
 
@@ -185,6 +198,35 @@ class DeploymentSection(Section):
         "false. Of a reservation: whether it may make way for others, by the site's policy; unless this is "
         "true it may not",
     )
+    options: Annotated[tuple[OptionSection, ...], Field(max_length=MOST_WAYS, strict=False)] = Field(
+        (),
+        description="ways to carry it out, of which the service takes one; nodes and duration are as in the "
+        "first unless they are said",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _like_first_option(cls, data: Any) -> Any:
+        """Nodes and duration of the first option, where the deployment itself does not say them."""
+        options = data.get("options") if isinstance(data, Mapping) else None
+        first = options[0] if isinstance(options, (list, tuple)) and options else None
+        if not isinstance(first, Mapping):
+            return data
+        return {**{key: first[key] for key in ("nodes", "duration") if key in first}, **data}
+
+    def ways(self) -> tuple[DeploymentSection, ...]:
+        """Each option as a deployment of its own; none if there are no options."""
+        found = []
+        for option in self.options:
+            said = {name: getattr(option, name) for name in OptionSection.model_fields}
+            given = {name: value for name, value in said.items() if value is not None}
+            found.append(self.model_copy(update={**given, "options": ()}))
+        return tuple(found)
+
+    @property
+    def shortest_s(self) -> int:
+        """The least time that it takes."""
+        return min((option.duration_s for option in self.options), default=self.duration_s)
 
     @property
     def instances(self) -> int:
@@ -218,14 +260,16 @@ class DeploymentSection(Section):
         if self.instances > MOST_INSTANCES:
             contradiction(f"{self.instances} instances are too many: at most {MOST_INSTANCES}", "nodes")
         _check_window(self)
+        if self.options and self.open_from_s is not None:
+            contradiction("are not for what waits for an event: leave out options or open_from", "options")
         if self.finish_by_s is not None:
             first_s = circumstances.now_s if self.start_s is None else self.start_s
-            if first_s + self.duration_s > self.finish_by_s:
+            if first_s + self.shortest_s > self.finish_by_s:
                 first, last = (
                     format_instant(at_s, zone=circumstances.zone) for at_s in (first_s, self.finish_by_s)
                 )
                 contradiction(
-                    f"{format_duration(self.duration_s)} from {first} on do not end by {last}: "
+                    f"{format_duration(self.shortest_s)} from {first} on do not end by {last}: "
                     "allow more time, or ask for less",
                     "finish_by",
                 )
@@ -324,7 +368,27 @@ def _apply(options: Options, document: YamlDocument) -> None:
         if text is None:
             deployment.pop(key, None)
             continue
-        deployment[key] = scalar(text)
         path = ("deployment", key)
-        document.values[path] = document.keys[path] = TextPosition(option=f"--{key.replace('_', '-')}")
+        option = "--option" if key == "options" else f"--{key.replace('_', '-')}"
+        document.values[path] = document.keys[path] = TextPosition(option=option)
         document.problems = [each for each in document.problems if each.path[:2] != path]
+        if key == "options":
+            _apply_ways(text, deployment, document)
+        else:
+            deployment[key] = scalar(text)
+
+
+def _apply_ways(text: str, deployment: dict[str, object], document: YamlDocument) -> None:
+    """The ways of options in the place of those of the file; nodes and duration are theirs, too."""
+    path = ("deployment", "options")
+    try:
+        ways = read_ways(text)
+    except TextError as error:
+        document.add_problem(path, str(error))
+        deployment.pop("options", None)
+        return
+    deployment["options"] = [{key: scalar(value) for key, value in way.items()} for way in ways]
+    for number, way in enumerate(ways):
+        for key in way:
+            place = TextPosition(option="--option")
+            document.values[(*path, number, key)] = document.keys[(*path, number, key)] = place

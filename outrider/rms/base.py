@@ -1,6 +1,6 @@
 """What is asked of a batch system, and what it answers: values and one Protocol.
 
-Every change may be asked for twice: `reserve`, `unreserve`, `hold`, `release`, `bind`,
+Every change may be asked for twice: `reserve`, `unreserve`, `hold`, `release`, `bind`, `resize`,
 `note`, `ticket`, `requeue`, `save` and `cancel` say what should be, not what should happen, and asking for
 what is already so is no error. `submit` is not so: it makes a new job each time; nor `signal`. Nothing
 here waits for a transfer or decides who may do what.
@@ -253,6 +253,14 @@ class BatchSystem(Protocol):
         It ends our holds and the batch system's own, not necessarily one by the user. The
         nodes of an earlier release no longer count. `Refused` if fewer are named than the
         job wants, if it runs elsewhere by now, or if it is suspended.
+        """
+
+    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> None:
+        """Let a job that has not started want so many nodes, with as much on each as before, for so long.
+
+        Its holds, its image and its place in the queue stay. A limit may be rounded up to the unit that the
+        batch system counts in. `Refused` if it has started with another size, if it is one of an array, or if
+        it could never start so.
         """
 
     def note(self, job: str, text: str, start_s: int | None = None) -> None:

@@ -22,6 +22,7 @@ from outrider.core.reservations.preempting import YieldedLease
 from outrider.core.scheduler import Decided
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
+from outrider.sim.workload.options.submissions import options_here, reserve
 from outrider.sim.workload.trace import Trace, TraceSubmission
 
 
@@ -148,8 +149,7 @@ class Simulation:
             self.now_s, _, _, happen, arguments = heappop(heap)
             happen(*arguments)
         outcome = self.outcome
-        board = self.scheduler.board
-        outcome.stays = self.scheduler.book.pools.close() + board.private
+        outcome.stays = self.scheduler.book.pools.close() + self.scheduler.board.private
         outcome.end_s = self.now_s
         return outcome
 
@@ -158,6 +158,7 @@ class Simulation:
         setup, workspace = self.setup, submission.workspace
         if not setup.has_images:
             workspace = replace(workspace, image=None)
+        submission = replace(submission, options=options_here(submission.options, setup))
         if submission.user and not workspace.owner.user:
             workspace = replace(workspace, owner=replace(workspace.owner, user=submission.user))
         if setup.slowdown_percent:
@@ -181,9 +182,10 @@ class Simulation:
             else:
                 self.outcome.impossible.append(submission)
             return
-        answer = self.scheduler.reserve(workspace, self.now_s, tells_earliest=False)
-        is_accepted = isinstance(answer.admission, Accepted)
-        self._note_offer(submission, answer.price, is_accepted, answer.is_too_dear)
+        answer, submission = reserve(self.scheduler, submission, self.now_s)
+        self._submissions[workspace.name] = submission
+        self.outcome.workspaces[workspace.name] = submission.workspace
+        self._note_offer(submission, answer.price, isinstance(answer.admission, Accepted), answer.is_too_dear)
         if isinstance(answer.admission, Rejected):
             self.outcome.refused.append((submission, answer.admission))
             return
@@ -228,8 +230,7 @@ class Simulation:
         assert submission.open_until_s is not None
         workspace, until_s = submission.workspace, submission.open_until_s
         answer = self.scheduler.reserve_open(workspace, until_s, submission.within_s, self.now_s)
-        is_accepted = isinstance(answer.admission, Accepted)
-        self._note_offer(submission, answer.price, is_accepted, answer.is_too_dear)
+        self._note_offer(submission, answer.price, isinstance(answer.admission, Accepted), answer.is_too_dear)
         if isinstance(answer.admission, Rejected):
             self.outcome.refused.append((submission, answer.admission))
             return

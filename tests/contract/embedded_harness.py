@@ -121,6 +121,9 @@ class Restarted:
     def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
         self._start().release(job, nodes, ticket)
 
+    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> None:
+        self._start().resize(job, nodes_wanted, limit_s)
+
     def note(self, job: str, text: str, start_s: int | None = None) -> None:
         self._start().note(job, text, start_s)
 

@@ -67,6 +67,9 @@ class AskedTwice:
     def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
         self._twice("release", lambda: self._twin.release(job, nodes, ticket))
 
+    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> None:
+        self._twice("resize", lambda: self._twin.resize(job, nodes_wanted, limit_s))
+
     def note(self, job: str, text: str, start_s: int | None = None) -> None:
         self._twice("note", lambda: self._twin.note(job, text, start_s))
 

@@ -24,6 +24,7 @@ _RESERVE = f"""{_FORMS}
 examples:
   outrider reserve ws.yaml --start 14:00
   outrider reserve ws.yaml --finish-by "tomorrow 08:00" --nodes 8
+  outrider reserve ws.yaml --option nodes=2,time=60m --option nodes=4,time=35m --finish-by 18:00
   outrider reserve ws.yaml --start 09:00 --every weekdays --until 2027-02-01
   outrider reserve --image https://images.example.org/ubuntu.qcow2 --nodes 4 --start now+1hour -t 2h
 """

@@ -61,6 +61,12 @@ def add_deployment_options(parser: Parser, *, are_all: bool = True) -> None:
         "--finish-by", metavar="TIME", help="when it has ended at the latest; it may start at any time"
     )
     group.add_argument(
+        "--option",
+        action="append",
+        metavar="WAY",
+        help="one way to carry it out, of several: nodes=2,time=60m; also cpus=, memory=",
+    )
+    group.add_argument(
         "--preemptible",
         action="store_const",
         const="true",
@@ -157,6 +163,8 @@ def wanted(arguments: argparse.Namespace) -> WantedWorkspace:
 
 def options_of(arguments: argparse.Namespace) -> dict[str, str | None]:
     given = {key: getattr(arguments, key, None) for key in OPTIONS}
+    if ways := getattr(arguments, "option", None):
+        given["options"] = ";".join(ways)
     return {key: None if text.lower() == NOTHING else text for key, text in given.items() if text is not None}
 
 

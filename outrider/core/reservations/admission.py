@@ -13,7 +13,7 @@ from outrider.core.model import Reservation, Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
-from outrider.core.reservations.earliest import earliest_start, start_after
+from outrider.core.reservations.earliest import start_after
 from outrider.core.reservations.planning import Attempt, plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.core.reservations.splitting import plan_split
@@ -120,11 +120,19 @@ def _assess_floating(book: Book, workspace: Workspace, now_s: int) -> Accepted |
     """A workspace that may start at any time up to a last one: the earliest is taken."""
     assert workspace.start_s is not None
     last_s = last_start(book, workspace)
-    start_s = earliest_start(book, workspace, workspace.start_s, now_s)
-    if start_s is not None and start_s <= last_s:
-        plan = plan_at(book, workspace, start_s, now_s)
-        assert isinstance(plan, ReservationPlan)
-        return Accepted(plan=plan)
+    attempts: list[Attempt] = []
+    start_s: int | None = max(workspace.start_s, now_s)
+    assert start_s is not None
+    first = plan_at(book, workspace, start_s, now_s, attempts=attempts)
+    if isinstance(first, ReservationPlan):
+        if start_s <= last_s:
+            return Accepted(plan=first)
+    else:
+        start_s = start_after(book, workspace, start_s, now_s, first, attempts)
+        if start_s is not None and start_s <= last_s:
+            plan = plan_at(book, workspace, start_s, now_s)
+            assert isinstance(plan, ReservationPlan)
+            return Accepted(plan=plan)
     answer = plan_at(book, workspace, last_s, now_s)
     if isinstance(answer, ReservationPlan):
         # The search gives up after so many starts.

@@ -166,6 +166,10 @@ class EmbeddedSystem:
         with self._call():
             self._twin.release(job, nodes, ticket)
 
+    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> None:
+        with self._call():
+            self._twin.resize(job, nodes_wanted, limit_s)
+
     def note(self, job: str, text: str, start_s: int | None = None) -> None:
         with self._call():
             self._twin.note(job, text, start_s)

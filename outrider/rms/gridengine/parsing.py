@@ -82,7 +82,8 @@ def details(text: str, told: Told = nobody) -> dict[str, Detail]:
 
 
 def _detail(job: ElementTree.Element) -> Detail:
-    ranges = [int(each.text or 1) for each in job.iterfind("JB_pe_range/ranges/RN_max")]
+    # Of a job that qalter has changed they have another name.
+    ranges = [int(each.text or 1) for each in job.iterfind("JB_pe_range/*/RN_max")]
     context = _pairs(job, "JB_context")
     return Detail(
         number=_text(job, "JB_job_number"),

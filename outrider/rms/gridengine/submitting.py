@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from outrider.core.model import Resources
 from outrider.rms.base import Refused, Submission
 from outrider.rms.gridengine import context
 from outrider.rms.gridengine.settings import GridEngineSettings
@@ -25,7 +26,10 @@ def arguments(
     if not command or command.startswith(("-", "@")):
         raise Refused(f"{command!r} is not a command: a job needs one")
     argv = ["qsub", "-terse", "-w", "e", "-r", "y", "-N", "outrider", "-b", "y"]
-    argv += [*_slots(submission, settings, whole_node_slots), *bound]
+    argv += [
+        *slots(submission.nodes_wanted, submission.resources, settings, whole_node_slots),
+        *bound,
+    ]
     wanted = {"h_rt": str(limit_s)} if limit_s is not None else {}
     if bound:
         wanted[settings.reservation_complex] = "TRUE"
@@ -45,16 +49,19 @@ def requests(wanted: Mapping[str, str]) -> str:
     return ",".join(f"{name}={text}" for name, text in sorted(wanted.items()))
 
 
-def _slots(submission: Submission, settings: GridEngineSettings, whole_node_slots: int | None) -> list[str]:
-    slots = submission.resources["cpus"] or 1
-    if slots == submission.nodes_wanted == 1:
+def slots(
+    nodes: int, resources: Resources, settings: GridEngineSettings, whole_node_slots: int | None = None
+) -> list[str]:
+    """The parallel environment and its slots with which a job has so many nodes."""
+    each = resources["cpus"] or 1
+    if each == nodes == 1:
         return []
     # In an advance reservation there is no other allocation rule than its own, that of whole nodes.
-    slots = whole_node_slots or slots
-    environment = settings.environment(slots)
+    each = whole_node_slots or each
+    environment = settings.environment(each)
     if environment is None:
         raise Refused(
-            f"no parallel environment gives {slots} slots on each node: "
-            f"make one with allocation_rule {slots} and name it in environments"
+            f"no parallel environment gives {each} slots on each node: "
+            f"make one with allocation_rule {each} and name it in environments"
         )
-    return ["-pe", environment, str(slots * submission.nodes_wanted)]
+    return ["-pe", environment, str(each * nodes)]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from cachemgr.base.clock import WallClock
+from outrider.core.model import Resources
 from outrider.rms.base import (
     JobState,
     Refused,
@@ -166,6 +167,28 @@ class GridEngine:
         if _number(job) in snapshot.troubled:
             # Ends the state E of a start that failed.
             self._commands.attempt("qmod", "-cj", job)
+
+    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> None:
+        snapshot = self._snapshot_for(job)
+        found = self._job(snapshot, job)
+        if (found.nodes_wanted, found.limit_s) == (nodes_wanted, limit_s):
+            return
+        self._not_on_nodes(found, "resized")
+        if job != _number(job) or found.tasks > 1:
+            raise Refused(f"job {job} is one of an array: its size is that of all")
+        if limit_s < 1:
+            raise Refused(f"a limit of {limit_s} s is too short: ask for 1 or more")
+        fitting = [node for node in snapshot.sight.nodes if has_room(node.capacity, found.resources)]
+        if not 1 <= nodes_wanted <= len(fitting):
+            raise Refused(
+                f"a job on {nodes_wanted} nodes with {found.resources} on each can never start: "
+                f"{len(fitting)} nodes have that"
+            )
+        wishes = seeing.own_wishes(snapshot.details[_number(job)], self._settings)
+        # All requests are said again, since -l replaces them all.
+        requests = dict(wishes.requests) | {"h_rt": str(limit_s)}
+        slots = submitting.slots(nodes_wanted, found.resources, self._settings)
+        self._alter(found, *slots, "-l", submitting.requests(requests))
 
     def note(self, job: str, text: str, start_s: int | None = None) -> None:
         self._context(job, context.NOTE, context.shown(text))
@@ -372,6 +395,11 @@ def _slots_of_a_node(snapshot: Snapshot, wanted: RmsReservation) -> int | None:
     """How many slots a node of a reservation has."""
     slots = [node.capacity["cpus"] for node in snapshot.sight.nodes if node.name in wanted.nodes]
     return max(slots, default=None)
+
+
+def has_room(capacity: Resources, wanted: Resources) -> bool:
+    """Whether an empty node has what a job wants of each."""
+    return all(capacity[name] >= amount for name, amount in wanted.amounts)
 
 
 def _number(key: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
+from outrider.core.model import Resources
 from outrider.rms.base import Refused, Submission
 from outrider.rms.slurm.jobs import HELD_BEGIN_S
 from outrider.rms.slurm.records import MOST_COMMENT, JobRecord, carried
@@ -37,6 +38,20 @@ def expected(record: JobRecord, start_s: int | None, now_s: int) -> tuple[JobRec
     begin_s = now_s if start_s is None else max(start_s, record.begin_s)
     held = replace(record, is_held=True, is_stopped=True, is_expected=True)
     return held, "Priority=0", f"StartTime=uts{begin_s if begin_s < now_s + HELD_BEGIN_S else now_s}"
+
+
+def size_of(nodes: int, resources: Resources, minutes: int) -> list[str]:
+    """What an update says of a job that is to have so many nodes, with these resources on each: one task on
+    a node, as jobs that we hand over have."""
+    # Said again, memory is counted anew for all nodes together, by which a look knows it.
+    memory = [f"MinMemoryNode={resources['memory_mib']}"] if resources["memory_mib"] else []
+    return [
+        f"NumNodes={nodes}-{nodes}",
+        f"NumTasks={nodes}",
+        f"NumCPUs={nodes * max(1, resources['cpus'])}",
+        f"TimeLimit={minutes}",
+        *memory,
+    ]
 
 
 def script_of(submission: Submission) -> str:

@@ -12,13 +12,14 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from cachemgr.base.clock import WallClock
+from outrider.core.model import Resources
 from outrider.rms.base import Refused, RmsReservation, Sight, Submission, Unavailable
 from outrider.rms.commands import AccountOf
 from outrider.rms.slurm.asking import Standing, check_not_over, check_run, standing, state_now
 from outrider.rms.slurm.booking import Booking
 from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.fields import BadField, shares_in
-from outrider.rms.slurm.handing import FAR_S, arguments, expected, record_for, script_of
+from outrider.rms.slurm.handing import FAR_S, arguments, expected, record_for, script_of, size_of
 from outrider.rms.slurm.jobs import HELD_BEGIN_S, SlurmJob
 from outrider.rms.slurm.placing import led
 from outrider.rms.slurm.records import (
@@ -128,6 +129,24 @@ class SlurmSystem:
                     self._carry(found, known, ticket)
                 if nodes and not set(found.nodes) <= set(nodes):
                     raise Refused(f"job {job} runs on {', '.join(found.nodes)} by now")
+
+    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> None:
+        """By nodes, tasks and processors in one update: any of them alone would contradict the others."""
+        with self._guard:
+            found, known = self._standing(job), self._seen.job(job)
+            minutes = -(-limit_s // 60)
+            if (known.nodes_wanted, known.limit_s) == (nodes_wanted, 60 * minutes):
+                return
+            self._check_waits(found, known, "resized")
+            if known.array or known.tasks > 1:
+                raise Refused(f"job {job} is one of an array: its size is that of all")
+            if limit_s < 1:
+                raise Refused(f"a limit of {limit_s} s is too short: ask for 1 or more")
+            self._check_can_start(nodes_wanted, known.resources)
+            parts = size_of(nodes_wanted, known.resources, minutes)
+            self._write(found, known, None, *parts)
+            changed = replace(self._seen.job(job), nodes_wanted=nodes_wanted, limit_s=60 * minutes)
+            self._seen.keep(changed)
 
     def note(self, job: str, text: str, start_s: int | None = None) -> None:
         with self._guard:
@@ -252,7 +271,7 @@ class SlurmSystem:
             account = self._account_of(submission.user, submission.uid)
             record = record_for(submission)
             script = script_of(submission)
-            self._check_can_start(submission)
+            self._check_can_start(submission.nodes_wanted, submission.resources)
             argv = arguments(submission, record, self._clock.now_s(), account.home)
             printed = self._commands.ask_as(account, *argv, text=script)
             key = printed.decode("ascii", "replace").strip().partition(";")[0]
@@ -262,14 +281,14 @@ class SlurmSystem:
                 self._settle(key, record)
             return key
 
-    def _check_can_start(self, submission: Submission) -> None:
+    def _check_can_start(self, nodes_wanted: int, resources: Resources) -> None:
         """Slurm lets jobs wait that no node can ever take."""
         if not self._seen.places.names:
             self._seen.look()
-        count = self._seen.places.count_of(submission.resources)
-        if not 1 <= submission.nodes_wanted <= count:
+        count = self._seen.places.count_of(resources)
+        if not 1 <= nodes_wanted <= count:
             raise Refused(
-                f"a job on {submission.nodes_wanted} nodes with {submission.resources} on each can never "
+                f"a job on {nodes_wanted} nodes with {resources} on each can never "
                 f"start: {count} nodes have that"
             )
 

@@ -80,6 +80,14 @@ def submit(world: TwinCluster, submission: Submission, *, eligible: tuple[str, .
     check_nodes(world, eligible)
     if submission.reservation is not None:
         check_use(world, submission.reservation, submission.user)
+    check_size(world, submission, eligible)
+    job = world.add_job(submission)
+    job.eligible = eligible
+    return job
+
+
+def check_size(world: TwinCluster, submission: Submission, eligible: tuple[str, ...]) -> None:
+    """Whether a job of this size could ever start."""
     large = [
         node
         for node in world.nodes.values()
@@ -92,6 +100,3 @@ def submit(world: TwinCluster, submission: Submission, *, eligible: tuple[str, .
         )
     if submission.limit_s is not None and submission.limit_s < 1:
         raise Refused(f"a limit of {submission.limit_s} s is too short: ask for 1 or more")
-    job = world.add_job(submission)
-    job.eligible = eligible
-    return job

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from cachemgr.base.clock import Clock
 from outrider.rms.base import (
@@ -149,6 +150,19 @@ class Twin:
             found.wanted_nodes = tuple(sorted(set(nodes)))
             holders = Holder if world.rules.release_ends_all_holds else (Holder.OURS, Holder.SYSTEM)
             world.lift(found, holders)
+
+    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> None:
+        with self._call("resize"):
+            world, found = self._world, self._found(job)
+            wanted = replace(found.submission, nodes_wanted=nodes_wanted, limit_s=limit_s)
+            if wanted == found.submission:
+                return
+            self._check_waits(found, "resized")
+            asking.check_size(world, wanted, found.eligible)
+            found.submission = wanted
+            if found.wanted_nodes and len(found.wanted_nodes) < nodes_wanted:
+                found.wanted_nodes = ()
+            world.log_change("resized", job, f"{nodes_wanted} nodes for {limit_s} s")
 
     def note(self, job: str, text: str, start_s: int | None = None) -> None:
         with self._call("note"):

@@ -16,6 +16,7 @@ from outrider.service.answers.leases import (
     Occurrence,
     Offer,
     OpenWindow,
+    OptionView,
     Report,
 )
 from outrider.service.answers.site import Status, Timeline
@@ -103,6 +104,8 @@ class Decision:
     """Until when these are held; None if they are not, or not any more for long."""
     are_offers_protected: bool = False
     """Whether no request of another user is accepted meanwhile that would take their place."""
+    options: tuple[OptionView, ...] = ()
+    """Of a request that can be carried out in several ways: what is said of each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -40,6 +40,19 @@ class Occurrence:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OptionView:
+    """One of the ways to carry out a request. `words` say why it was chosen, or what stands in its way."""
+
+    number: int
+    """From 1 on, in the order in which they were asked for."""
+    result: Literal["chosen", "possible", "refused"]
+    node_count: int
+    duration_s: int
+    earliest_start_s: int | None
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ReportLine:
     """One payer's sums. Amounts are thousandths of the site's unit of money.
 

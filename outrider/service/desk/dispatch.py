@@ -9,9 +9,10 @@ from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, ReservationList, TransferList, Trouble
-from outrider.service.answers.leases import EventTaken
+from outrider.service.answers.leases import EventTaken, OptionView
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.jobs.interruption import machine_orders
+from outrider.service.desk.leases.options import chosen_way, has_options
 from outrider.service.desk.reservations.admission import Doubtful, Judged, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
 from outrider.service.desk.state.node_list import ListedNode
@@ -130,12 +131,18 @@ class RequestDispatch:
             request = offered
         self._parts.reconciler.about_to_promise()
         live: Live | None = None
+        ways: tuple[OptionView, ...] = ()
         if isinstance(request, Modify):
             found = self._owned(request.name, caller)
             if isinstance(found, Trouble):
                 return found
             live = found
             wish = changed_wish(live, request, caller)
+        elif has_options(request):
+            way = chosen_way(self.site, self._parts.admission, caller, request, program)
+            if isinstance(way, Trouble):
+                return way
+            request, wish, ways = way.request, way.wish, way.views
         else:
             wish = wish_of(self.site, policies, caller, request)
         if isinstance(wish, Trouble):
@@ -159,6 +166,8 @@ class RequestDispatch:
             answer: Answer = (
                 self._parts.negotiation.answered(request, wish, judged) if is_open else judged.decision
             )
+            if ways and isinstance(answer, Decision):
+                answer = replace(answer, options=ways)
             if request.is_plan:
                 return answer
         else:

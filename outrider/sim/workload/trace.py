@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from outrider.core.model import Node, Workspace
+from outrider.core.options.request import Option
 from outrider.core.reservations.bundles import occurrences
 
 
@@ -20,7 +21,8 @@ class TraceSubmission:
 
     A reservation may recur (`times`, every `every_s`), or have further `roles`: instances of other
     sizes and images that begin with it; all or nothing in both cases. One that is open (`open_until_s`)
-    has its nodes ready from its start on, and begins within `within_s` of its event at `trigger_s`.
+    has its nodes ready from its start on, and begins within `within_s` of its event at `trigger_s`. One with
+    `options` is carried out by its workspace or by one of these.
     """
 
     at_s: int
@@ -34,6 +36,9 @@ class TraceSubmission:
     open_until_s: int | None = None
     within_s: int = 0
     trigger_s: int | None = None
+    options: tuple[Option, ...] = ()
+    """What would do as well as the workspace, which is the first option; each runs for the same part of its
+    duration."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.run_s <= self.workspace.duration_s:
@@ -50,11 +55,13 @@ class TraceSubmission:
     def _check_kind(self) -> None:
         """What is no plain reservation has a start, and is of one kind."""
         workspace = self.workspace
-        kinds = [self.every_s is not None, bool(self.roles), self.open_until_s is not None]
+        kinds = [
+            self.every_s is not None, bool(self.roles), self.open_until_s is not None, bool(self.options)
+        ]  # fmt: skip
         if any(kinds) and (workspace.start_s is None or sum(kinds) > 1):
             raise ValueError(
-                f"workspace {workspace.name}: what recurs, has roles or is open needs a start, and is one "
-                "of these"
+                f"workspace {workspace.name}: what recurs, has roles or options or is open needs a start, "
+                "and is one of these"
             )
         if self.every_s is not None and (self.every_s < 1 or self.times < 1):
             raise ValueError(

@@ -44,6 +44,7 @@ def accepted_screen(decision: Decision, when: When, paint: Paint, head: str, fol
             ("event", window_line(decision.window)),
             ("secret", decision.secret),
             ("image", image_line(decision.image)),
+            ("options", _options(decision, when)),
             ("ready", _ready(decision, when)),
             ("to move", _to_move(decision)),
             ("saved", _saved(decision)),
@@ -71,6 +72,7 @@ def refused_screen(decision: Decision, when: When, paint: Paint, head: str, agai
     shown = facts(
         [
             ("image", image_line(decision.image)),
+            ("options", _options(decision, when)),
             ("earliest", earliest),
             ("or" if earliest else "try", "\n".join(remedies)),
             ("offers", _offers(decision, when)),
@@ -106,6 +108,21 @@ def _occurrences(decision: Decision, when: When) -> str:
     return "\n".join(
         [*lines, *([f"and {len(refused) - MOST_REMEDIES} more"] * (len(refused) > MOST_REMEDIES))]
     )
+
+
+def _options(decision: Decision, when: When) -> str:
+    """Each way to carry it out: which is taken and why, and when the others could start."""
+    lines = []
+    for each in decision.options:
+        noun = "node" if each.node_count == 1 else "nodes"
+        size = f"{each.node_count} {noun} for {span_in_words(each.duration_s)}"
+        at_s = each.earliest_start_s
+        start = "" if at_s is None else f"from {when.clock(at_s)}"
+        if each.result == "refused":
+            start = "no start is known" if at_s is None else f"earliest {when.clock(at_s)}"
+        mark = "*" if each.result == "chosen" else " "
+        lines.append(f"{mark} {size}, {start}: {printable(each.words)}")
+    return "\n".join(lines)
 
 
 def _offers(decision: Decision, when: When) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from outrider.service.answers import Decision, ImageView, PlannedTransfer
-from outrider.service.answers.leases import Occurrence, Offer, OpenWindow
+from outrider.service.answers.leases import Occurrence, Offer, OpenWindow, OptionView
 
 VERSION = 1
 NOT_KEPT = ("environment", "slots", "notes")
@@ -31,6 +31,7 @@ def read_decision(text: str) -> Decision:
     found["remedies"] = tuple(found["remedies"])
     found["occurrences"] = tuple(Occurrence(**each) for each in found.get("occurrences", ()))
     found["offers"] = tuple(Offer(**each) for each in found.get("offers", ()))
+    found["options"] = tuple(OptionView(**each) for each in found.get("options", ()))
     window = found.get("window")
     if window is not None:
         texts = {name: tuple(window[name]) for name in ("begins", "ends")}

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from outrider.core.model import Image, LeaseOwner, Node, Resources, Workspace
+from outrider.core.options.request import Option
 from outrider.sim.workload.formats.files import numbered_lines, replace_text
 from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError, named_errors
 
@@ -21,6 +22,7 @@ VERSION = 1
 _HEADER_KEYS = frozenset({"format", "version", "name", "nodes", "images"})
 _NODE_KEYS = frozenset({"name", "capacity", "pool_bytes"})
 _ROLE_KEYS = frozenset({"name", "instances", "resources", "image"})
+_OPTION_KEYS = frozenset({"instances", "resources", "duration_s", "image"})
 _IMAGE_KEYS = frozenset({"uri", "size_bytes", "digest"})
 _SUBMISSION_KEYS = frozenset(
     {
@@ -28,6 +30,7 @@ _SUBMISSION_KEYS = frozenset(
         "finish_by_s", "is_parallel", "is_preemptible", "is_immediate",
         "ready_within_s", "may_yield", "user", "groups", "account", "lease_class", "value",
         "most_rate", "cancel_s", "every_s", "times", "roles", "open_until_s", "within_s", "trigger_s",
+        "options",
     }
 )  # fmt: skip
 
@@ -36,9 +39,10 @@ def write_native(path: str | os.PathLike[str], trace: Trace) -> None:
     """Write a trace; a name that ends in .gz is packed."""
     labels: dict[Image, str] = {}
     for submission in trace.submissions:
-        for workspace in (submission.workspace, *submission.roles):
-            if workspace.image is not None:
-                labels.setdefault(workspace.image, f"i{len(labels) + 1}")
+        images = [one.image for one in (submission.workspace, *submission.roles)]
+        for image in (*images, *(option.image for option in submission.options)):
+            if image is not None:
+                labels.setdefault(image, f"i{len(labels) + 1}")
     with replace_text(path) as file:
         file.write(_line(_header(trace, labels)))
         file.writelines(_line(_row(one, labels)) for one in trace.submissions)
@@ -208,6 +212,7 @@ def _submission(line: _Object, images: Mapping[str, Image]) -> TraceSubmission:
             open_until_s=line.optional_number("open_until_s"),
             within_s=line.number("within_s", 0),
             trigger_s=line.optional_number("trigger_s"),
+            options=tuple(_option(part, images) for part in line.array("options")),
         )
 
 
@@ -222,6 +227,20 @@ def _role(part: _Object, workspace: Workspace, images: Mapping[str, Image]) -> W
         name=f"{workspace.name}.{part.text('name')}",
         instances=part.number("instances"),
         resources=part.resources("resources"),
+        image=None if label is None else images[label],
+    )
+
+
+def _option(part: _Object, images: Mapping[str, Image]) -> Option:
+    """What may be run in the place of a reservation."""
+    part.refuse_unknown(_OPTION_KEYS)
+    label = part.text("image") if "image" in part.values else None
+    if label is not None and label not in images:
+        raise WorkloadError(f"{part.where}: image {label!r} is not among the header's images")
+    return Option(
+        instances=part.number("instances"),
+        resources=part.resources("resources"),
+        duration_s=part.number("duration_s"),
         image=None if label is None else images[label],
     )
 
@@ -281,6 +300,7 @@ def _row(submission: TraceSubmission, labels: Mapping[Image, str]) -> dict[str, 
         "open_until_s": submission.open_until_s,
         "within_s": submission.within_s or None,
         "trigger_s": submission.trigger_s,
+        "options": [_option_row(option, labels) for option in submission.options] or None,
     }
     return row | {key: value for key, value in optional.items() if value is not None}
 
@@ -291,4 +311,13 @@ def _role_row(role: Workspace, name: str, labels: Mapping[Image, str]) -> dict[s
         "name": role.name.removeprefix(f"{name}."),
         "instances": role.instances,
         "resources": dict(role.resources.amounts),
+    } | image
+
+
+def _option_row(option: Option, labels: Mapping[Image, str]) -> dict[str, object]:
+    image = {} if option.image is None else {"image": labels[option.image]}
+    return {
+        "instances": option.instances,
+        "resources": dict(option.resources.amounts),
+        "duration_s": option.duration_s,
     } | image

@@ -1,0 +1,1 @@
+"""Requests that can be carried out in several ways, and schemes that choose among requests and ways."""

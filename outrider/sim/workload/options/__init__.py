@@ -1,0 +1,1 @@
+"""Experiments with requests that have several options."""
