@@ -135,7 +135,7 @@ class RequestDispatch:
             if isinstance(found, Trouble):
                 return found
             live = found
-            wish = changed_wish(live, request, caller)
+            wish = changed_wish(self.site, live, request, caller)
         else:
             wish = wish_of(self.site, policies, caller, request)
         if isinstance(wish, Trouble):
@@ -248,7 +248,10 @@ class RequestDispatch:
         self, request: Reserve, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool
     ) -> Judged | Doubtful | Trouble:
         parts, doubts = self._parts, no_doubts if is_sure else self._parts.rooms.doubts
-        if request.starts:
+        judged: Judged | Doubtful | Trouble
+        if request.role_images:
+            judged = parts.roles.decide(request, wish, program, doubts)
+        elif request.starts:
             judged = parts.recurring.decide(request, wish, program, doubts)
         elif request.is_plan:
             return parts.admission.plan(wish, program)

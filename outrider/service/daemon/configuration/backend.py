@@ -59,6 +59,20 @@ class SlurmSection(Section):
         None, description="its slurm.conf; without it the commands find theirs as they always do"
     )
     commands: Folder = Field("/usr/bin", description="the folder of scontrol, squeue, sinfo and sbatch")
+    core_cpus: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        description="CPUs of a core, where reservations that name sizes have cores of their nodes; 0: they "
+        "have whole nodes",
+    )
+    cpu_memory_mib: Memory | None = Field(
+        None,
+        alias="cpu_memory",
+        description="with core_cpus: the MaxMemPerCPU of slurm.conf, by which cores keep memory for "
+        "reservations, too; without it those that name memory have whole nodes",
+        json_schema_extra=given("2GiB"),
+    )
     expected_start: bool = Field(
         True,
         description="whether squeue shows for a held job when it is expected to start; its user cannot "

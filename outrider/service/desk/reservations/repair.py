@@ -13,6 +13,7 @@ from outrider.service.desk.reservations.alarms import ReservationAlarms
 from outrider.service.desk.reservations.copies import ReservationCopies
 from outrider.service.desk.reservations.decision import reason_of
 from outrider.service.desk.reservations.execution import PlanExecution
+from outrider.service.desk.reservations.fixed_parts import crowded
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log
@@ -107,9 +108,11 @@ class ReservationRepair:
             self._alarms.endanger(live, why)
             return
         before = live.reservation
-        among = frozenset(node.name for node in site.book.timeline.nodes) - bad
         # One that might have started at any time has been told this start.
         workspace = replace(before.workspace, start_s=before.start_s, finish_by_s=None)
+        full = crowded(site, workspace, before.start_s, before.end_s, live.name)
+        nodes = site.book.timeline.nodes
+        among = frozenset(each.name for number, each in enumerate(nodes) if not full >> number & 1) - bad
         renegotiated = renegotiate(site.book, workspace, site.now_s, among=among)
         if not isinstance(renegotiated.admission, Accepted):
             words = reason_of(renegotiated.admission.refusal)

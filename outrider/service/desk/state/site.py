@@ -27,6 +27,7 @@ from outrider.service.desk.state.documents import (
     write_record,
 )
 from outrider.service.desk.state.link_use import LinkUse
+from outrider.service.desk.state.node_list import as_now
 from outrider.service.desk.state.refusal_log import Noted, RefusalLog
 from outrider.service.desk.state.user_usage import UserUsage
 from outrider.service.settings import Settings
@@ -141,7 +142,7 @@ class Site:
         self.now_s = now_s
         terms = Terms(shipping=Shipping(settings.shipping))
         links = PaddedLinks(settings)
-        records = store.live_reservations()
+        records = [replace(each, kept=as_now(each.kept)) for each in store.live_reservations()]
         restored = load_book(
             store,
             nodes,

@@ -7,16 +7,19 @@ from datetime import tzinfo
 
 from outrider.core.model import LeaseOwner, Workspace
 from outrider.core.reservations.book import ReservationPlan
-from outrider.metadata.conversion import workspace_of
+from outrider.metadata.conversion import deployment_of, workspace_of
 from outrider.metadata.decision import Requester, rule_of
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Trouble
-from outrider.service.desk.state.documents import Document, document_of, stem_of
-from outrider.service.desk.state.node_list import whole
+from outrider.service.desk.state import sizes
+from outrider.service.desk.state.documents import Document, document_of, per_node, stem_of
 from outrider.service.desk.state.open_terms import with_secret
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.requests import Caller, Modify, Reserve
+
+MOST_NAME = 90
+"""Of a reservation, in characters."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +34,8 @@ class Wish:
     most_price: int | None = None
     offered_price: int | None = None
     """What it was offered for, if it is an offer that is accepted."""
+    notes: tuple[str, ...] = ()
+    """What it gets otherwise than it was asked for."""
     beside: tuple[ReservationPlan, ...] = ()
     """What is accepted together with it, and is in the book already, but not among the reservations."""
 
@@ -60,7 +65,14 @@ def wish_of(site: Site, policies: Policies, caller: Caller, request: Reserve) ->
         account=request.account,
         lease_class=document.lease_class,
     )
-    workspace = replace(workspace, resources=whole(workspace.resources), owner=owner)
+    resources, words = sizes.taken(
+        workspace.resources, sizes.named(deployment_of(request.workspace)), site.settings
+    )
+    workspace = replace(workspace, resources=resources, is_spread=True, owner=owner)
+    for role in request.workspace.metadata.roles if request.role_images else ():
+        if len(name) + 1 + len(role.name) > MOST_NAME:
+            words = f"role {role.name} of {document.workspace} has too long a name: shorten one of the two"
+            return Trouble(code="invalid", message=words)
     if workspace.start_s is None:
         return Trouble(
             code="invalid",
@@ -75,22 +87,33 @@ def wish_of(site: Site, policies: Policies, caller: Caller, request: Reserve) ->
         zone=request.zone,
         most_price=request.most_price,
         offered_price=request.offered_price,
+        notes=(words,) if words else (),
     )
 
 
-def changed_wish(live: Live, request: Modify, caller: Caller) -> Wish | Trouble:
+def changed_wish(site: Site, live: Live, request: Modify, caller: Caller) -> Wish | Trouble:
     """A change in the words of the core. What is not asked for stays."""
     if live.document.open is not None:
         words = f"reservation {live.name} is open for an event: cancel it, and reserve anew"
+        return Trouble(code="conflict", message=words)
+    if live.document.role and (request.start_s, request.duration_s) != (None, None):
+        words = (
+            f"reservation {live.name} is one of the roles of {live.document.series}, which have one time: "
+            "cancel them, and reserve anew"
+        )
         return Trouble(code="conflict", message=words)
     workspace = live.reservation.workspace
     start_s = request.start_s
     if start_s is None:
         # A deadline lease keeps the start that it was given unless another is asked for.
         start_s = live.reservation.start_s
+    resources, words = workspace.resources, ""
+    if request.sizes:
+        resources, words = sizes.changed(resources, request.sizes, per_node(live.document), site.settings)
     try:
         workspace = replace(
             workspace,
+            resources=resources,
             start_s=start_s,
             duration_s=request.duration_s or workspace.duration_s,
             instances=request.nodes or workspace.instances,
@@ -107,4 +130,5 @@ def changed_wish(live: Live, request: Modify, caller: Caller) -> Wish | Trouble:
         document=live.document,
         workspace=workspace,
         zone=request.zone,
+        notes=(words,) if words else (),
     )
