@@ -16,7 +16,7 @@ from outrider.rms.base import JobState, Submission
 from outrider.service.answers import Decision, Trouble
 from outrider.service.desk.state.node_list import SHARES, WHOLE, as_now, whole
 from outrider.service.desk.state.sizes import taken
-from outrider.service.requests import Caller, Modify
+from outrider.service.requests import Caller, Cancel, Modify
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, RATE, Sandbox, reserve, show, wanted
 
@@ -228,3 +228,29 @@ def test_reservation_whose_jobs_have_all_nodes_gives_none_back(site: Sandbox) ->
     assert isinstance(answer, Trouble)
     assert "its jobs run on n[1-2]" in answer.message
     assert show(site, mine.name).reservation.nodes == "n[1-2]"
+
+
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_what_is_free_at_each_instant_but_never_the_same_is_refused_where_that_counts(
+    tmp_path: Path, is_fixed: bool
+) -> None:
+    site = Sandbox(tmp_path, nodes=1, cpus=4, settings=replace(SETTINGS, has_fixed_parts=is_fixed))
+    site.sleep(320)
+    at_s = site.now_s + START_S
+
+    def asked(first_s: int, last_s: int) -> Decision:
+        start, lasts = f"uts{at_s + first_s}", f"{last_s - first_s}s"
+        return reserve(site, nodes=1, cpus=2, start=start, duration=lasts)
+
+    # The first has processors 0 and 1, the second 2 and 3, and the third those of the first.
+    through = asked(0, 1200)
+    asked(0, 600)
+    site.ask(Cancel(name=through.name))
+    asked(600, 1200)
+
+    answer = asked(0, 1200)
+
+    assert answer.result == ("refused" if is_fixed else "accepted")
+    assert ("not the same ones" in answer.reason) is is_fixed
+    assert asked(600, 1200).result == ("accepted" if is_fixed else "refused")
+    site.close()
