@@ -30,15 +30,14 @@ class Booking:
         self._now_s = now_s
 
     def all(self) -> tuple[tuple[RmsReservation, ...], tuple[str, ...]]:
-        """Sizes are in cores, those of whole nodes, too: see `in_cpus`."""
-        return reservations_in(self._commands.ask("scontrol", "--oneliner", "show", "reservation"))
+        """Those of whole nodes have sizes, too: see `told`."""
+        printed = self._commands.ask("scontrol", "--oneliner", "show", "reservation")
+        return reservations_in(printed, self._core_cpus)
 
-    def in_cpus(self, found: RmsReservation) -> RmsReservation:
+    def told(self, found: RmsReservation) -> RmsReservation:
         """The same, of whole nodes if it has all their cores."""
-        cpus = found.size["cpus"] * self._core_cpus
-        if not cpus or cpus * len(found.nodes) >= self._cpus_of(found.nodes):
-            return replace(found, size=NOTHING)
-        return replace(found, size=Resources.of(cpus=cpus))
+        is_all = found.size["cpus"] * len(found.nodes) >= self._cpus_of(found.nodes)
+        return replace(found, size=NOTHING) if is_all else found
 
     def _in_cores(self, wanted: RmsReservation) -> RmsReservation:
         """What of it Slurm can keep apart. Raises Refused."""
@@ -69,7 +68,7 @@ class Booking:
             return
         has_begun = old.start_s <= now_s and wanted.start_s <= now_s
         wanted = replace(wanted, start_s=old.start_s if has_begun else max(wanted.start_s, now_s))
-        old, wanted = self._in_cores(self.in_cpus(old)), self._in_cores(wanted)
+        old, wanted = self._in_cores(self.told(old)), self._in_cores(wanted)
         parts = change(old, wanted)
         if not parts:
             return

@@ -22,9 +22,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _LINE = re.compile(r"ReservationName=(.*?) StartTime=(\d{1,18}) EndTime=(\d{1,18}) Duration=")
 
 
-def reservations_in(data: bytes) -> tuple[tuple[RmsReservation, ...], tuple[str, ...]]:
+def reservations_in(data: bytes, core_cpus: int = 0) -> tuple[tuple[RmsReservation, ...], tuple[str, ...]]:
     """The reservations by start and name, and what could not be understood. Those without nodes count not.
-    Sizes are in cores, those of whole nodes, too."""
+    Those of whole nodes have sizes, too; none has if nobody says how many CPUs a core has."""
     found: dict[str, RmsReservation] = {}
     findings = []
     for line in data.decode("utf-8", "replace").splitlines():
@@ -46,19 +46,19 @@ def reservations_in(data: bytes) -> tuple[tuple[RmsReservation, ...], tuple[str,
                 end_s=int(head[3]),
                 users=tuple(filter(None, (value_in(tail, "Users") or "").split(","))),
                 is_ours=MARK in (value_in(tail, "Flags") or "").split(","),
-                size=_cores_in(tail),
+                size=_size_in(tail, core_cpus),
             )
         except (ValueError, TextError) as error:
             findings.append(f"reservation {head[1]} is left out: {error}")
     return tuple(sorted(found.values(), key=lambda each: (each.start_s, each.name))), tuple(findings)
 
 
-def _cores_in(tail: str) -> Resources:
-    """The cores that it has of each node, or of all its nodes that many on average."""
+def _size_in(tail: str, core_cpus: int) -> Resources:
+    """The CPUs that it has of each node."""
     cores, count = value_in(tail, "CoreCnt") or "", value_in(tail, "NodeCnt") or ""
     if not (cores.isdecimal() and count.isdecimal() and int(count)) or len(cores) > 18:
         return NOTHING
-    return Resources.of(cpus=int(cores) // int(count))
+    return Resources.of(cpus=int(cores) // int(count) * core_cpus)
 
 
 def creation(wanted: RmsReservation, flags: str = FLAGS) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.leases.negotiation import Negotiation
 from outrider.service.desk.leases.open_reservations import OpenReservations
 from outrider.service.desk.leases.recurring import RecurringAdmission
-from outrider.service.desk.leases.roles import RolesAdmission
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.pool_room import PoolRooms
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
@@ -50,7 +49,6 @@ class DeskComponents:
     admission: ReservationAdmission
     negotiation: Negotiation
     recurring: RecurringAdmission
-    roles: RolesAdmission
     alarms: ReservationAlarms
     execution: PlanExecution
     copies: ReservationCopies
@@ -161,7 +159,6 @@ def make_components(
         admission=admission,
         negotiation=Negotiation(site, admission, offers),
         recurring=RecurringAdmission(site, admission),
-        roles=RolesAdmission(site, admission),
         alarms=alarms,
         execution=execution,
         copies=copies,

@@ -12,6 +12,7 @@ from outrider.service.answers import Answer, Decision, ReservationList, Transfer
 from outrider.service.answers.leases import EventTaken
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.jobs.interruption import machine_orders
+from outrider.service.desk.leases.roles import RolesAdmission
 from outrider.service.desk.reservations.admission import Doubtful, Judged, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
 from outrider.service.desk.state.node_list import ListedNode
@@ -250,7 +251,7 @@ class RequestDispatch:
         parts, doubts = self._parts, no_doubts if is_sure else self._parts.rooms.doubts
         judged: Judged | Doubtful | Trouble
         if request.role_images:
-            judged = parts.roles.decide(request, wish, program, doubts)
+            judged = RolesAdmission(self.site, parts.admission).decide(request, wish, program, doubts)
         elif request.starts:
             judged = parts.recurring.decide(request, wish, program, doubts)
         elif request.is_plan:

@@ -448,10 +448,7 @@ def settings_of(config: Config) -> Settings:
         spread_s=link.spread_s,
         environments=config.backend.gridengine.environments if config.backend.kind == "gridengine" else (),
         looks_for_uid=os.geteuid() or None,
-        parts=_parts(config.backend),
-        has_fixed_parts=config.backend.kind == "slurm",
-        cpus_at_once=max(1, config.backend.slurm.core_cpus) if config.backend.kind == "slurm" else 1,
-        memory_of_cpu_mib=config.backend.slurm.cpu_memory_mib if config.backend.kind == "slurm" else None,
+        **config.backend.parts,
         # An advance reservation of Grid Engine's cannot be changed.
         moves_starts=config.backend.kind != "gridengine",
         look_every_s=timings.look_s,
@@ -479,13 +476,6 @@ def settings_of(config: Config) -> Settings:
         user_share_percent=config.jobs.user_share,
         schedule=config.jobs.schedule.settings,
     )
-
-
-def _parts(backend: BackendSection) -> tuple[str, ...]:
-    """The resources of which reservations can have a part of a node."""
-    if backend.kind in ("embedded", "twin"):
-        return ("cpus", "memory_mib")
-    return ("cpus",) if backend.kind == "slurm" and backend.slurm.core_cpus else ()
 
 
 def effort_of(config: Config) -> Effort:

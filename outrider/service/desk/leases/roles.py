@@ -19,10 +19,9 @@ from outrider.service.answers import Decision
 from outrider.service.answers.leases import Occurrence
 from outrider.service.desk.reservations.admission import Doubtful, Doubts, Judged, ReservationAdmission
 from outrider.service.desk.reservations.decision import reason_of
-from outrider.service.desk.state import sizes
 from outrider.service.desk.state.documents import document_of_role
 from outrider.service.desk.state.site import Site
-from outrider.service.desk.state.wishes import Wish
+from outrider.service.desk.state.wishes import Wish, named, named_by, taken
 from outrider.service.requests import Reserve
 
 
@@ -77,8 +76,8 @@ class RolesAdmission:
         deployment = deployment_of(request.workspace)
         found: list[Wish] = []
         for number, role in enumerate(request.workspace.metadata.roles):
-            names = sizes.named(deployment) | sizes.named_by(role)
-            resources, words = sizes.taken(role_resources(deployment, role), names, site.settings)
+            names = named(deployment) | named_by(role)
+            resources, words = taken(role_resources(deployment, role), names, site.settings)
             document = document_of_role(wish.document, number, request, wish.caller, name)
             workspace = replace(
                 wish.workspace,

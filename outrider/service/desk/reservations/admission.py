@@ -30,11 +30,11 @@ from outrider.service.desk.batch.reservation_effects import (
     reserve_effect,
     unreserve_effect,
 )
+from outrider.service.desk.nodes.fixed_parts import extension_fault, objection, uncrowded
+from outrider.service.desk.nodes.giving_back import spare_nodes, unchangeable
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.reservations import decision as replies
-from outrider.service.desk.reservations.begun import spare_nodes, unchangeable
 from outrider.service.desk.reservations.booked_usage import review_of, standing_of
-from outrider.service.desk.reservations.fixed_parts import extension_fault, objection, uncrowded
 from outrider.service.desk.reservations.making_way import (
     MOVABLE,
     Changed,

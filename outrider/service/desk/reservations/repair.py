@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from outrider.core.reservations.admission import Accepted
 from outrider.core.reservations.renegotiation import renegotiate
+from outrider.service.desk.nodes.fixed_parts import crowded
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.reservations.alarms import ReservationAlarms
 from outrider.service.desk.reservations.copies import ReservationCopies
 from outrider.service.desk.reservations.decision import reason_of
 from outrider.service.desk.reservations.execution import PlanExecution
-from outrider.service.desk.reservations.fixed_parts import crowded
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log

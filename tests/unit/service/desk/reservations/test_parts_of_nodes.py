@@ -15,7 +15,7 @@ from outrider.metadata.workspace import parse_workspace
 from outrider.rms.base import JobState, Submission
 from outrider.service.answers import Decision, Trouble
 from outrider.service.desk.state.node_list import SHARES, WHOLE, as_now, whole
-from outrider.service.desk.state.sizes import taken
+from outrider.service.desk.state.wishes import taken
 from outrider.service.requests import Caller, Cancel, Modify
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, RATE, Sandbox, reserve, show, wanted
