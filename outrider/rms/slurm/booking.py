@@ -10,7 +10,10 @@ from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import NOTHING, Refused, RmsReservation, Unknown
 from outrider.rms.slurm.asking import Standing, bound_to
 from outrider.rms.slurm.commands import SlurmCommands
-from outrider.rms.slurm.reservations import MARK, change, checked, creation, reservations_in
+from outrider.rms.slurm.reservations import FLAGS, MARK, change, checked, creation, reservations_in
+
+NO_CORE_LIST = "array for CoreCnt is no longer valid"
+"""What Slurm 26.05 says of CoreCnt=2,2. With a sum instead, it gives one node more than the other."""
 
 
 class Booking:
@@ -26,6 +29,8 @@ class Booking:
         """`cpus_of` says how many CPUs nodes have together; 0 if that is not known yet."""
         self._cpus_of = cpus_of
         self._core_cpus = core_cpus
+        self._has_tres_per_node = False
+        """Whether this Slurm takes cores by node so, and no list of them any more."""
         self._commands = commands
         self._now_s = now_s
 
@@ -86,13 +91,25 @@ class Booking:
 
     def _create(self, wanted: RmsReservation) -> None:
         """A new one. Cores on which jobs of others run are taken only if there are no others."""
-        if not wanted.is_whole:
+        if wanted.is_whole:
+            self._commands.ask("scontrol", "create", "reservation", *creation(wanted))
+            return
+        try:
+            self._create_part(wanted, MARK)
+        except Refused:
+            self._create_part(wanted, FLAGS)
+
+    def _create_part(self, wanted: RmsReservation, flags: str) -> None:
+        if not self._has_tres_per_node:
             try:
-                self._commands.ask("scontrol", "create", "reservation", *creation(wanted, flags=MARK))
+                self._commands.ask("scontrol", "create", "reservation", *creation(wanted, flags))
                 return
-            except Refused:
-                pass
-        self._commands.ask("scontrol", "create", "reservation", *creation(wanted))
+            except Refused as error:
+                if NO_CORE_LIST not in str(error):
+                    raise
+                self._has_tres_per_node = True
+        argv = creation(wanted, flags, has_tres_per_node=True)
+        self._commands.ask("scontrol", "create", "reservation", *argv)
 
     def _make_anew(self, old: RmsReservation, wanted: RmsReservation) -> None:
         """Slurm changes neither nodes nor cores of a reservation of cores: another takes its place. Jobs that

@@ -61,23 +61,27 @@ def _size_in(tail: str, core_cpus: int) -> Resources:
     return Resources.of(cpus=int(cores) // int(count) * core_cpus)
 
 
-def creation(wanted: RmsReservation, flags: str = FLAGS) -> tuple[str, ...]:
+def creation(
+    wanted: RmsReservation, flags: str = FLAGS, *, has_tres_per_node: bool = False
+) -> tuple[str, ...]:
     """The arguments after `scontrol create reservation`. Sizes are in cores."""
     return (
         f"ReservationName={checked(wanted.name)}",
         f"StartTime=uts{wanted.start_s}",
         f"EndTime=uts{wanted.end_s}",
-        *_place(wanted),
+        *_place(wanted, has_tres_per_node=has_tres_per_node),
         f"Users={','.join(wanted.users)}",
         f"Flags={flags}",
     )
 
 
-def _place(wanted: RmsReservation) -> tuple[str, ...]:
+def _place(wanted: RmsReservation, *, has_tres_per_node: bool = False) -> tuple[str, ...]:
     """Its nodes, and how many cores of each if not all."""
     nodes = f"Nodes={fold(wanted.nodes)}"
     if wanted.is_whole:
         return (nodes,)
+    if has_tres_per_node:
+        return nodes, f"TRESPerNode=cpu={wanted.size['cpus']}"
     return nodes, f"CoreCnt={','.join([str(wanted.size['cpus'])] * len(wanted.nodes))}"
 
 

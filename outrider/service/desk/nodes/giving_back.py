@@ -19,6 +19,12 @@ def unchangeable(site: Site, live: Live, request: Modify) -> str:
             f"reservation {live.name} has begun: its duration can be changed, and it can have fewer nodes; "
             "what else is needed has to be a reservation of its own"
         )
+    busy = _busy_nodes(site, live)
+    if busy and not site.settings.moves_starts:
+        return (
+            f"reservation {live.name} has begun, and the batch system cannot change one in which jobs run: "
+            "end them first, or reserve what is needed beyond it"
+        )
     if nodes in (None, has):
         return "" if request.duration_s is not None else f"reservation {live.name} has begun: nothing changes"
     if not site.settings.moves_starts:
@@ -31,7 +37,6 @@ def unchangeable(site: Site, live: Live, request: Modify) -> str:
             f"reservation {live.name} has begun with parts of nodes, and the batch system cannot take single "
             "nodes of these back: change its duration"
         )
-    busy = _busy_nodes(site, live)
     if nodes is not None and len(busy) > nodes:
         return (
             f"reservation {live.name} cannot have {nodes} nodes: its jobs run on {fold(sorted(busy))}; "

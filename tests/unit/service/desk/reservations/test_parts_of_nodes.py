@@ -254,3 +254,20 @@ def test_what_is_free_at_each_instant_but_never_the_same_is_refused_where_that_c
     assert ("not the same ones" in answer.reason) is is_fixed
     assert asked(600, 1200).result == ("accepted" if is_fixed else "refused")
     site.close()
+
+
+def test_nothing_is_changed_under_jobs_where_the_batch_system_cannot(tmp_path: Path) -> None:
+    site = Sandbox(tmp_path, nodes=2, cpus=CPUS, settings=replace(SETTINGS, moves_starts=False))
+    site.sleep(320)
+    mine = half(site)
+    submit(site, ALICE, mine.name, cpus=1, limit_s=900)
+    site.sleep(START_S + 20)
+    before = site.rms.look().reservations
+
+    answer = site.ask(Modify(name=mine.name, duration_s=LASTS_S + 600))
+    site.sleep(20)
+
+    assert isinstance(answer, Trouble)
+    assert "in which jobs run" in answer.message
+    assert site.rms.look().reservations == before
+    site.close()
