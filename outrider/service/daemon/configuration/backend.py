@@ -71,7 +71,6 @@ class SlurmSection(Section):
         alias="cpu_memory",
         description="with core_cpus: the MaxMemPerCPU of slurm.conf, by which cores keep memory for "
         "reservations, too; without it those that name memory have whole nodes",
-        json_schema_extra=given("2GiB"),
     )
     expected_start: bool = Field(
         True,

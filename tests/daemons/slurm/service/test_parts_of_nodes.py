@@ -160,9 +160,10 @@ deployment: {{nodes: 3, duration: 40s, start: now+10s}}
 
 def test_one_that_has_begun_gives_back_nodes_without_its_jobs(site: OutriderSite) -> None:
     workspace(site, "shrinks", 5 * MB)
-    name = str(
-        asked(site, "reserve", f"{site.home()}/shrinks.yaml", "--nodes=3", "--start=now+8s", "-t5m")["name"]
-    )
+    asked_for = (f"{site.home()}/shrinks.yaml", "--nodes=3", "--start=now+20s", "-t5m")
+    answer = asked(site, "reserve", *asked_for)
+    assert answer["result"] == "accepted", answer["reason"]
+    name = str(answer["name"])
     wait_reservation(site, name, "active")
     job = site.submit("#!/bin/sh\nsleep 60\n", "-t2", f"--reservation={name}")
     where = wait_for(site, job, "RUNNING").nodes
