@@ -109,7 +109,7 @@ class ReservationRepair:
             return
         before = live.reservation
         # One that might have started at any time has been told this start.
-        workspace = replace(before.workspace, start_s=before.start_s, finish_by_s=None)
+        workspace = replace(before.workspace, start_s=before.start_s, finish_by_s=None, is_spread=True)
         full = crowded(site, workspace, before.start_s, before.end_s, live.name)
         nodes = site.book.timeline.nodes
         among = frozenset(each.name for number, each in enumerate(nodes) if not full >> number & 1) - bad

@@ -41,13 +41,12 @@ def is_part(resources: Resources) -> bool:
 
 
 def as_now(kept: KeptReservation) -> KeptReservation:
-    """A reservation from the store, where it is not written that each of its nodes is another. Earlier
-    versions wrote a whole node otherwise, and reservations of theirs are always of such."""
+    """A reservation from the store. Earlier versions wrote a whole node otherwise, and reservations of
+    theirs are always of such."""
     workspace = kept.reservation.workspace
-    resources = workspace.resources
-    if resources[WHOLE] == 1:
-        resources = whole(resources)
-    workspace = replace(workspace, resources=resources, is_spread=True)
+    if workspace.resources[WHOLE] != 1:
+        return kept
+    workspace = replace(workspace, resources=whole(workspace.resources))
     return replace(kept, reservation=replace(kept.reservation, workspace=workspace))
 
 

@@ -119,6 +119,7 @@ def changed_wish(site: Site, live: Live, request: Modify, caller: Caller) -> Wis
         workspace = replace(
             workspace,
             resources=resources,
+            is_spread=True,
             start_s=start_s,
             duration_s=request.duration_s or workspace.duration_s,
             instances=request.nodes or workspace.instances,
