@@ -105,6 +105,7 @@ class Workspace:
     `is_preemptible`: a best-effort workspace that may be suspended for a reservation.
     `may_yield`: a reservation that may be interrupted for others. If it has a deadline it may be split
     round them as long as it has not begun; what else becomes of it is the site's policy.
+    `is_spread`: each instance has a node of its own, whatever else is on it.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Workspace:
     is_immediate: bool = False
     ready_within_s: int | None = None
     may_yield: bool = False
+    is_spread: bool = False
     owner: LeaseOwner = NOBODY
 
     def __post_init__(self) -> None:
@@ -149,6 +151,11 @@ class Workspace:
     @property
     def is_best_effort(self) -> bool:
         return self.start_s is None
+
+    @property
+    def most_per_node(self) -> int:
+        """How many of its instances one node may have."""
+        return 1 if self.is_spread else self.instances
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,13 @@ from itertools import islice
 
 from outrider.core.model import Image, Resources, Workspace
 from outrider.metadata.errors import MetadataError
-from outrider.metadata.workspace import DeploymentSection, FileSection, ImageSection, WorkspaceFile
+from outrider.metadata.workspace import (
+    DeploymentSection,
+    FileSection,
+    ImageSection,
+    RoleSection,
+    WorkspaceFile,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,6 +122,16 @@ def instances_of(file: WorkspaceFile) -> tuple[InstanceSpec, ...]:
             user_data=role.user_data,
         )
         for number, (role, host, address) in enumerate(islice(addressed, wanted))
+    )
+
+
+def role_resources(deployment: DeploymentSection, role: RoleSection) -> Resources:
+    """What a node has to give to an instance of a role."""
+    memory_mib = deployment.memory_mib if role.memory_mib is None else role.memory_mib
+    return Resources.of(
+        cpus=deployment.cpus if role.cpus is None else role.cpus,
+        memory_mib=memory_mib or 0,
+        gpus=deployment.gpus if role.gpus is None else role.gpus,
     )
 
 

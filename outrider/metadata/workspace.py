@@ -78,7 +78,11 @@ class FileSection(Section):
 
 
 class RoleSection(Section):
-    """Instances that are configured alike, such as a cluster's head or its workers."""
+    """Instances that are configured alike, such as a cluster's head or its workers.
+
+    Where any role has an image or a size of its own, each host is an instance on a node of its own, and all
+    roles begin together.
+    """
 
     name: Name = Field(description="what the role is called")
     hosts: Hosts = Field(description="the host names of its instances, one each")
@@ -89,6 +93,21 @@ class RoleSection(Section):
     user_data: Text = Field(
         "", description="what is handed to each at its first boot, for instance cloud-init's"
     )
+    image: ImageSection | None = Field(None, description="an image of its own; else the workspace's")
+    cpus: int | None = Field(
+        None, ge=1, le=100_000, description="processors of each; else what the deployment says"
+    )
+    memory_mib: Memory | None = Field(
+        None, alias="memory", description="memory of each; else what the deployment says"
+    )
+    gpus: int | None = Field(
+        None, ge=0, le=1000, description="graphics processors of each; else what the deployment says"
+    )
+
+    @property
+    def is_unlike(self) -> bool:
+        """Whether its instances differ from those of others in what they need."""
+        return any(each is not None for each in (self.image, self.cpus, self.memory_mib, self.gpus))
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -113,6 +132,10 @@ class MetadataSection(Section):
     roles: Annotated[tuple[RoleSection, ...], Field(max_length=MOST_ROLES, strict=False)] = Field(
         (), description="how the instances differ; without roles they are all alike"
     )
+
+    @property
+    def has_unlike_roles(self) -> bool:
+        return any(role.is_unlike for role in self.roles)
 
     @property
     def most_instances(self) -> int:
@@ -313,7 +336,9 @@ class WorkspaceFile(Section):
     def unused_keys(self) -> tuple[str, ...]:
         """What it asks for and no part of the service does, in sentences for whoever wrote it."""
         found = []
-        if self.metadata.roles:
+        if self.metadata.has_unlike_roles:
+            found.append("metadata.roles: no instance is told a host name, an address, files or user_data")
+        elif self.metadata.roles:
             found.append(
                 "metadata.roles is not used: the image is on all nodes alike, and no instance is told a host "
                 "name, an address, files or user_data"
@@ -335,7 +360,28 @@ class WorkspaceFile(Section):
                 "deployment",
                 "nodes",
             )
+        if deployment is not None and self.metadata.has_unlike_roles:
+            _check_unlike(deployment, most)
         return self
+
+
+def _check_unlike(deployment: DeploymentSection, hosts: int) -> None:
+    """What a deployment of unlike instances has to say, and cannot."""
+    if deployment.instances_per_node != 1 or deployment.nodes != hosts:
+        contradiction(
+            f"roles with sizes or images of their own have a node for each of their hosts: ask for {hosts} "
+            "nodes with one instance each",
+            "deployment",
+            "nodes",
+        )
+    for name in ("finish_by_s", "open_from_s", "preemptible"):
+        if getattr(deployment, name):
+            contradiction(
+                "is not for roles with sizes or images of their own, which begin together at a start: leave"
+                " it out",
+                "deployment",
+                name.removesuffix("_s"),
+            )
 
 
 def parse_workspace(

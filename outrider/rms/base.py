@@ -18,6 +18,8 @@ from typing import Protocol
 
 from outrider.core.model import Resources
 
+NOTHING = Resources(())
+
 
 class RmsError(Exception):
     """The batch system could not do what was asked."""
@@ -128,6 +130,7 @@ class RmsReservation:
     """An advance reservation in the batch system: exactly these nodes, for these users.
 
     Nodes and users are kept sorted, so that what was wanted and what is seen compare equal.
+    `size` is what it has of each node, if that is not all of it; nothing means the nodes as a whole.
     """
 
     name: str
@@ -136,6 +139,7 @@ class RmsReservation:
     end_s: int
     users: tuple[str, ...]
     is_ours: bool = True
+    size: Resources = NOTHING
     key: str = field(default="", compare=False)
     """What the batch system calls it in its own commands, if not by its name. It may change."""
 
@@ -146,6 +150,10 @@ class RmsReservation:
             raise ValueError(f"reservation {self.name} ends at {self.end_s}, not after {self.start_s}")
         object.__setattr__(self, "nodes", tuple(sorted(set(self.nodes))))
         object.__setattr__(self, "users", tuple(sorted(set(self.users))))
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.size.amounts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -221,11 +229,11 @@ class BatchSystem(Protocol):
     def reserve(self, wanted: RmsReservation) -> None:
         """Let exactly this reservation be there: made, or changed to be so.
 
-        `Unknown` if a node is. `Refused` if it overlaps another reservation on a node, if it
-        would be over already, if its name belongs to a reservation that is not ours, or if a
-        job that runs in it would be left outside. Other jobs that run on the nodes are no
-        reason: clearing the nodes is the caller's business. A start that has passed means
-        now; of a reservation that is active already it stays what it was.
+        `Unknown` if a node is. `Refused` if it overlaps another reservation on a node, unless both have
+        parts of it that fit beside each other, if it would be over already, if its name belongs to a
+        reservation that is not ours, or if a job that runs in it would be left outside. Other jobs that
+        run on the nodes are no reason: clearing the nodes is the caller's business. A start that has
+        passed means now; of a reservation that is active already it stays what it was.
         """
 
     def unreserve(self, name: str) -> None:

@@ -44,6 +44,8 @@ class Reserve:
     """In which zone a refusal's reason names times."""
     starts: tuple[int, ...] = ()
     """Of one that recurs, all its starts."""
+    role_images: tuple[FoundImage | None, ...] = ()
+    """Of one with unlike instances, for each role its image as found; None where it is the workspace's."""
     is_best_fit: bool = False
     """Of one that recurs: those that can be kept are accepted, and not all or none."""
     is_plan: bool = False
@@ -92,7 +94,7 @@ class EndSubmission:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Modify:
-    """Other times or another number of nodes for a reservation, or all stays as it is.
+    """Other times, another number of nodes, or other instances for a reservation, or all stays as it is.
 
     What is None stays. With `is_plan` nothing is changed.
     """
@@ -101,10 +103,20 @@ class Modify:
     start_s: int | None = None
     duration_s: int | None = None
     nodes: int | None = None
+    cpus: int | None = None
+    """Of each instance, as the other sizes are."""
+    memory_mib: int | None = None
+    gpus: int | None = None
     is_plan: bool = False
     zone: tzinfo = UTC
     key: str = ""
     request_hash: str = ""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What is asked for of an instance."""
+        given = {"cpus": self.cpus, "memory_mib": self.memory_mib, "gpus": self.gpus}
+        return {name: amount for name, amount in given.items() if amount is not None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

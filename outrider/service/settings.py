@@ -45,6 +45,16 @@ class Settings:
     """By the slots of a node, the parallel environment that gives a job whole nodes of that kind, where the
     batch system has such things."""
 
+    parts: tuple[str, ...] = ()
+    """Of which resources of a node the batch system can keep a part for a reservation; of none: reservations
+    have whole nodes."""
+    has_fixed_parts: bool = False
+    """Whether a reservation of parts has certain processors, which stay the same, and its nodes, too, once it
+    has begun."""
+    cpus_at_once: int = 1
+    """A part of a node has a multiple of so many processors."""
+    memory_of_cpu_mib: int | None = None
+    """No job gets more memory than this for each of its processors, so that these keep it apart."""
     looks_for_uid: int | None = None
     """Whose files can be looked at; None: everybody's, with their own rights."""
     moves_starts: bool = True

@@ -18,7 +18,7 @@ from outrider.cli.errors import CommandError, ConflictError, InputError
 from outrider_client.transport import Json, in_path
 
 STATES = ("accepted", "preparing", "ready", "active", "endangered", "ended", "cancelled", "failed")
-KINDS = ("all", "reservation", "deadline", "recurring", "offer")
+KINDS = ("all", "reservation", "deadline", "recurring", "roles", "offer")
 PAST_STATES = STATES[5:]
 _NAME = "the reservation: render-17, or render if that is clear"
 _NAME_OR_JOB = f"{_NAME}; or a best-effort job: 4711"
@@ -142,7 +142,7 @@ def show(arguments: argparse.Namespace) -> None:
 
 
 def _show_series(asking: Session, name: str) -> bool:
-    """The occurrences of one that recurs; False if the name stands for something else."""
+    """The occurrences of one that recurs, or its roles; False if the name stands for something else."""
     from outrider.cli.asking.display.columns import RESERVATIONS
     from outrider.service.answers import LeaseDetails
 
@@ -151,7 +151,7 @@ def _show_series(asking: Session, name: str) -> bool:
     except CommandError:
         return False
     lease = answer.get("lease") if isinstance(answer, dict) else None
-    if not isinstance(lease, dict) or lease.get("kind") != "recurring":
+    if not isinstance(lease, dict) or lease.get("kind") not in ("recurring", "roles"):
         return False
     if (details := asking.shown(LeaseDetails, answer)) is not None:
         asking.table(RESERVATIONS, details.reservations, nothing="none is left")

@@ -39,6 +39,7 @@ _MODIFY = """What is not given stays. If the change is refused, the reservation 
 examples:
   outrider modify render-17 --start 15:00
   outrider modify render-17 --duration 4h --plan
+  outrider modify render-17 --nodes 8 --cpus 4
 """
 
 
@@ -68,9 +69,7 @@ def add(commands: Subparsers) -> None:
         commands, "accept", accept, "accept an offer that was made in place of a refusal", _ACCEPT
     )
     parser.add_argument("offer", metavar="OFFER", help="its name, as the refusal has it: offer-k3mzqa-1")
-    parser = add_asking(
-        commands, "modify", modify, "change a reservation's times or number of nodes", _MODIFY
-    )
+    parser = add_asking(commands, "modify", modify, "change a reservation's times, nodes or sizes", _MODIFY)
     parser.add_argument("name", metavar="NAME", help="the reservation: render-17, or render if that is clear")
     wants.add_deployment_options(parser, are_all=False)
     parser.add_argument("--plan", action="store_true", help="say what would be answered, and change nothing")
@@ -93,12 +92,15 @@ def plan(arguments: argparse.Namespace) -> None:
 def modify(arguments: argparse.Namespace) -> None:
     asking = session(arguments)
     change: dict[str, Json] = {
-        key: value for key in ("start", "duration") if (value := getattr(arguments, key)) is not None
+        key: value
+        for key in ("start", "duration", "memory")
+        if (value := getattr(arguments, key)) is not None
     }
-    if arguments.nodes is not None:
-        change["nodes"] = _node_count(arguments.nodes)
+    for key in ("nodes", "cpus", "gpus"):
+        if getattr(arguments, key) is not None:
+            change[key] = _count(key, getattr(arguments, key))
     if not change:
-        raise InputError("nothing to change: give --start, --duration or --nodes")
+        raise InputError("nothing to change: give --start, --duration, --nodes, --cpus, --memory or --gpus")
     query = {"plan": "true" if arguments.plan else "false"}
     try:
         answer = asking.client.patch(
@@ -112,9 +114,10 @@ def modify(arguments: argparse.Namespace) -> None:
     _print(asking, answer, arguments, accepted, refused, drops_finish=False)
 
 
-def _node_count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0 and len(text) < 9):
-        raise InputError(f"--nodes: {text!r} is not a whole number of 1 or more")
+def _count(option: str, text: str) -> int:
+    least = 0 if option == "gpus" else 1
+    if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) >= least):
+        raise InputError(f"--{option}: {text!r} is not a whole number of {least} or more")
     return int(text)
 
 

@@ -202,13 +202,16 @@ def _marks(stretches: Sequence[Stretch], arriving: Sequence[tuple[int, int]], sc
 
 
 def _names(stretches: Sequence[Stretch], scale: Scale) -> tuple[tuple[int, int, str], ...]:
-    """Where a reservation's name fits between its marks, with one of them on either side."""
-    found = []
-    for each in stretches:
+    """Where a reservation's name fits between its marks, with one of them on either side. Of several that
+    share a node at a time the names stand there that come first."""
+    found: list[tuple[int, int, str]] = []
+    for each in sorted(stretches, key=lambda each: (each.start_s, each.name)):
         letters = scale.letters(each.start_s, each.end_s)
         if each.kind == "reservation" and each.name.isprintable() and len(each.name) + 2 <= len(letters):
             begin = letters.start + (len(letters) - len(each.name)) // 2
-            found.append((begin, begin + len(each.name), each.name))
+            end = begin + len(each.name)
+            if all(end < other[0] or other[1] < begin for other in found):
+                found.append((begin, end, each.name))
     return tuple(sorted(found))
 
 

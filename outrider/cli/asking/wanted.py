@@ -55,6 +55,7 @@ def add_deployment_options(parser: Parser, *, are_all: bool = True) -> None:
     group.add_argument("-N", "--nodes", metavar="N", help="how many nodes")
     group.add_argument("--start", metavar="TIME", help="when it starts: 14:00, now+2hours, 2027-01-31T14:00")
     group.add_argument("-t", "--duration", metavar="TIME", help="for how long: 2h30m, or 90 for minutes")
+    _add_size_options(group, are_all=are_all)
     if not are_all:
         return
     group.add_argument(
@@ -73,7 +74,12 @@ def add_deployment_options(parser: Parser, *, are_all: bool = True) -> None:
         help="it may make way for others, by the site's policy",
     )
     _add_window_options(parser)
-    group.add_argument("--instances-per-node", metavar="N", help="how many instances run on each node")
+
+
+def _add_size_options(group: argparse._ArgumentGroup, *, are_all: bool) -> None:
+    """What an instance needs."""
+    if are_all:
+        group.add_argument("--instances-per-node", metavar="N", help="how many instances run on each node")
     group.add_argument("--cpus", metavar="N", help="processors of each instance")
     group.add_argument("--memory", metavar="SIZE", help="memory of each instance: 8GiB")
     group.add_argument("--gpus", metavar="N", help="graphics processors of each instance")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.session import Session, add_asking, session
-from outrider.cli.errors import BrokenError
+from outrider.cli.errors import BrokenError, CommandError, ConflictError
 from outrider.cli.quantities import positive
 from outrider_client.transport import Json, in_path, printable_line
 
@@ -91,9 +91,16 @@ def follow(asking: Session, arguments: argparse.Namespace, clock: Clock) -> None
     is_drawn = is_live(os.environ) and not asking.is_json
     view: RedrawnScreen | Lines = RedrawnScreen(_written, columns, lines) if is_drawn else Lines()
     ends_with = READY if arguments.until == "ready" else OVER
-    name = arguments.name
+    name, parts = arguments.name, list[str]()
     while True:
-        text, changes, name, state = _look(asking, name, clock.now_s())
+        try:
+            text, changes, name, state = _look(asking, name, clock.now_s())
+        except ConflictError:
+            # Of several it is said which they are, unless they are one lease together.
+            found = _look_at_lease(asking, name, parts)
+            if found is None:
+                raise
+            text, changes, state = found
         view.show(text, changes)
         if name and state in ends_with:
             if state == "failed":
@@ -131,6 +138,37 @@ def _look(asking: Session, name: str | None, now_s: int) -> tuple[str, dict[str,
     details = asking.read(ReservationDetails, answer)
     changes = _json_line(answer) if asking.is_json else _reservation_changes(details, when)
     return reservation_screen(details, when), changes, details.reservation.name, details.reservation.state
+
+
+def _look_at_lease(asking: Session, name: str, parts: list[str]) -> tuple[str, dict[str, str], str] | None:
+    """The same of a lease of several reservations; None if there is none of that name. It is ready when all
+    are. Its `parts` are remembered: what is over is not shown any more, so they are asked for in the end."""
+    from outrider.service.answers import LeaseDetails, ReservationDetails
+
+    try:
+        answer = asking.client.get(f"/v1/leases/{in_path(name)}")
+    except CommandError:
+        if not parts:
+            return None
+        ends = [
+            asking.read(
+                ReservationDetails, asking.client.get(f"/v1/reservations/{in_path(part)}")
+            ).reservation
+            for part in parts
+        ]
+        states = [each.state for each in ends]
+        state = next((each for each in ("failed", "cancelled") if each in states), "ended")
+        changes = {each.name: f"{each.name} is {each.state}" for each in ends}
+        return "\n".join(changes.values()), changes, state
+    details = asking.read(LeaseDetails, answer)
+    parts += [each.name for each in details.reservations if each.name not in parts]
+    lines = {
+        each.name: f"{each.name} is {each.state} on {each.nodes}{f': {each.why}' if each.why else ''}"
+        for each in details.reservations
+    }
+    waiting = [each.state for each in details.reservations if each.state not in READY]
+    state = waiting[0] if waiting else details.lease.state
+    return "\n".join(lines.values()), _json_line(answer) if asking.is_json else lines, state
 
 
 def _json_line(answer: Json) -> dict[str, str]:

@@ -33,6 +33,7 @@ class SlotSweep:
         duration_s: int,
         start_s: int,
         available: int,
+        most_per_node: int | None = None,
     ) -> None:
         self._timeline = timeline
         self._instances = instances
@@ -41,7 +42,8 @@ class SlotSweep:
         self._available = available
         self.start_s = start_s
         layout = timeline.layout
-        self._full = {capacity: layout.most(need, capacity, instances) for capacity in timeline.by_capacity}
+        most = instances if most_per_node is None else most_per_node
+        self._full = {capacity: layout.most(need, capacity, most) for capacity in timeline.by_capacity}
         # Of the nodes that have less room than when they are empty; and masks of these, and of
         # those with no room at all.
         self._rooms: dict[int, int] = {}

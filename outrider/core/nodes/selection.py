@@ -87,12 +87,14 @@ def fit_in_stages(
     is_holder: Callable[[int], bool],
     available: int,
     is_packed: bool = False,
+    most_per_node: int | None = None,
 ) -> list[Fit] | int:
     """The same where each stage says how many more instances which nodes have room for: what
     an earlier one has is taken first, and within one Algorithm 1's order decides. If it `is_packed`,
     of the nodes without the image those with most room come first, so that the fewest need it."""
     taken: dict[int, int] = {}
     left = instances
+    at_most = instances if most_per_node is None else most_per_node
     for stage in stages:
         rooms = [(node, room) for node, room in sorted(stage.items()) if available >> node & 1]
         ranked = [
@@ -100,7 +102,9 @@ def fit_in_stages(
             for node, room in rooms
         ]
         for _, _, node, room in sorted(ranked):
-            count = min(room, left)
+            count = min(room, left, at_most - taken.get(node, 0))
+            if not count:
+                continue
             taken[node] = taken.get(node, 0) + count
             left -= count
             if not left:

@@ -179,7 +179,7 @@ def _never(book: Book, workspace: Workspace, now_s: int, *, is_renewal: bool) ->
     else:
         need = layout.pack(workspace.resources)
         room = sum(
-            layout.most(need, capacity, workspace.instances) * (nodes & book.available).bit_count()
+            layout.most(need, capacity, workspace.most_per_node) * (nodes & book.available).bit_count()
             for capacity, nodes in book.timeline.by_capacity.items()
         )
         if room < workspace.instances:

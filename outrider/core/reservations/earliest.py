@@ -71,6 +71,7 @@ def _slots_free(book: Book, workspace: Workspace, after_s: int) -> tuple[int | N
         duration_s=workspace.duration_s,
         start_s=after_s,
         available=book.available,
+        most_per_node=workspace.most_per_node,
     )
     return sweep.advance(), sweep.roomy()
 

@@ -107,7 +107,7 @@ def _rooms_to_pack(book: Book, workspace: Workspace, start_s: int, available: in
     need = timeline.layout.pack(workspace.resources)
     is_relay = book.terms.shipping is Shipping.RELAY
     largest = max(timeline.layout.most(need, capacity, count) for capacity in timeline.by_capacity)
-    if not book.terms.is_packing or is_relay or largest < 2:
+    if not book.terms.is_packing or is_relay or largest < 2 or workspace.is_spread:
         return {}
     end_s = start_s + workspace.duration_s
     rooms = {node: timeline.rows[node].most(need, start_s, end_s, count) for node in numbers(available)}
@@ -161,6 +161,7 @@ def _plan_on(
             holders=stock.nodes,
             is_holder=stock.holds,
             available=available,
+            most_per_node=workspace.most_per_node,
         )
     else:
         fits = fit_in_stages(
@@ -170,6 +171,7 @@ def _plan_on(
             is_holder=stock.holds,
             available=available,
             is_packed=manner.is_packed,
+            most_per_node=workspace.most_per_node,
         )
     if isinstance(fits, int):
         return Refusal(

@@ -191,6 +191,29 @@ def change_end(book: Book, name: str, end_s: int, now_s: int, *, is_plan: bool =
     return None
 
 
+def give_back(book: Book, name: str, nodes: frozenset[str], now_s: int) -> tuple[int, ...]:
+    """Let a reservation that has begun do without these nodes from now on; the transfers that nobody needs
+    any more and that are out of the link."""
+    entry, rows = book.entries[name], book.timeline.nodes
+    left = tuple(chosen for chosen in entry.fits if rows[chosen.node].name not in nodes)
+    if not left or entry.reservation.pieces:
+        raise ValueError(
+            f"reservation {name} cannot give back {sorted(nodes)}: it would have no node, or is split"
+        )
+    gone = {chosen.node for chosen in entry.fits} - {chosen.node for chosen in left}
+    amounts = [(node, amount) for node, amount in entry.amounts() if node in gone]
+    for span in entry.spans(now_s):
+        book.timeline.release_all(amounts, *span)
+    lives = [each for each in entry.lives if each[0] in gone]
+    entry.lives = [each for each in entry.lives if each[0] not in gone]
+    entry.fits = left
+    reservation = entry.reservation
+    workspace = replace(reservation.workspace, instances=sum(chosen.instances for chosen in left))
+    placements = tuple(each for each in reservation.placements if each.node not in nodes)
+    entry.reservation = replace(reservation, workspace=workspace, placements=placements)
+    return book.let_go(lives, name, now_s)
+
+
 def begin_waiting(book: Book, name: str, start_s: int, end_s: int, now_s: int) -> None:
     """A reservation that had its nodes while an event was waited for begins at `start_s`, and ends sooner."""
     entry = book.entries[name]

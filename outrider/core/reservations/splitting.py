@@ -96,6 +96,8 @@ def _pieces(
         spans: list[Span] = []
         for node in nodes:
             count = counts.get(node, 0) + 1
+            if count > workspace.most_per_node:
+                continue
             own = free[node] if count == 1 else list(_free(book, node, need * count, from_s, until_s))
             both = list(_both(common, own))
             rank = (-_length(both), node)

@@ -107,12 +107,14 @@ def _plain_reservation(each: RmsReservation) -> Plain:
         "end_s": each.end_s,
         "users": each.users,
         "is_ours": each.is_ours,
+        "size": dict(each.size.amounts),
     }
 
 
 def _reservation(plain: dict[str, object]) -> RmsReservation:
     nodes, users = plain.pop("nodes"), plain.pop("users")
-    return RmsReservation(nodes=_texts(nodes), users=_texts(users), **plain)  # type: ignore[arg-type]
+    size = Resources.from_mapping(plain.pop("size", {}))  # type: ignore[arg-type]
+    return RmsReservation(nodes=_texts(nodes), users=_texts(users), size=size, **plain)  # type: ignore[arg-type]
 
 
 def _plain_job(job: TwinJob) -> Plain:

@@ -37,6 +37,11 @@ class Places:
         capacities = [dict(each.node.capacity.amounts) for each in self._nodes.values()]
         return sum(all(each.get(name, 0) >= amount for name, amount in wanted.amounts) for each in capacities)
 
+    def cpus_of(self, names: Iterable[str]) -> int:
+        """How many CPUs these nodes have together."""
+        found = (self._nodes.get(name) for name in names)
+        return sum(each.node.capacity["cpus"] for each in found if each is not None)
+
     def eligible(self, job: SlurmJob) -> tuple[str, ...]:
         """The nodes on which it may run, sorted; nothing means all of them. Raises TextError."""
         saved_on = "" if job.record.saved is None else job.record.saved.node

@@ -72,6 +72,7 @@ class SlurmSnapshot:
         self._jobs = {job.key: job for job in jobs}
         self._report(*odd_nodes, *odd_jobs, *odd_reservations)
         self._present = {job.key for job in jobs} | {job.array for job in jobs}
+        reservations = tuple(self._booking.told(each) for each in reservations)
         names = {each.name for each in reservations}
         shown = [(job, self._shown(job, names)) for job in jobs]
         self._shown_jobs = {job.key: (job, told) for job, told in shown}

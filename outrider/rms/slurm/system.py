@@ -51,16 +51,20 @@ class SlurmSystem:
         read_jobs: JobsReader | None = None,
         shown: Collection[str] = (),
         shows_start: bool = True,
+        core_cpus: int = 0,
     ) -> None:
         """`shown` are the nodes of which a look tells; empty means all that Slurm has. `shows_start`: whether
-        held jobs show when they are expected to start, which takes from their users to hold them, too."""
+        held jobs show when they are expected to start, which takes from their users to hold them, too.
+        `core_cpus` are the CPUs of a core, where reservations may have parts of nodes."""
         self._shows_start = shows_start
         self._commands = commands
         self._clock = clock
         self._log = log
         self._account_of = account_of
         self._guard = threading.RLock()
-        self._booking = Booking(commands, clock.now_s)
+        self._booking = Booking(
+            commands, clock.now_s, core_cpus, lambda nodes: self._seen.places.cpus_of(nodes)
+        )
         self._seen = SlurmSnapshot(
             commands, self._booking, now_s=clock.now_s, log=log, read_jobs=read_jobs, shown=shown
         )

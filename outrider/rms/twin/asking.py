@@ -60,11 +60,36 @@ def _check_overlaps(world: TwinCluster, wanted: RmsReservation) -> None:
     for other in world.all_reservations():
         shared = sorted(set(other.nodes) & set(wanted.nodes))
         overlaps = other.start_s < wanted.end_s and wanted.start_s < other.end_s
-        if other.name != wanted.name and shared and overlaps:
+        if other.name != wanted.name and shared and overlaps and not fits_beside(world, wanted, shared):
             raise Refused(
                 f"reservation {wanted.name} overlaps {other.name}, which has {', '.join(shared)} "
                 f"from {other.start_s} until {other.end_s}"
             )
+
+
+def fits_beside(world: TwinCluster, wanted: RmsReservation, nodes: Iterable[str]) -> bool:
+    """Whether each of these nodes has room for it beside what others have of it, throughout its time."""
+    for node in nodes:
+        others = [
+            other
+            for other in world.all_reservations()
+            if other.name != wanted.name
+            and node in other.nodes
+            and other.start_s < wanted.end_s
+            and wanted.start_s < other.end_s
+        ]
+        if wanted.is_whole or any(other.is_whole for other in others):
+            return False
+        # What is taken grows only when another begins.
+        for at_s in {wanted.start_s, *(other.start_s for other in others)}:
+            at_once = [wanted, *(other for other in others if other.start_s <= at_s < other.end_s)]
+            free = dict(world.nodes[node].capacity.amounts)
+            for each in at_once:
+                for name, amount in each.size.amounts:
+                    free[name] = free.get(name, 0) - amount
+            if at_s >= wanted.start_s and min(free.values()) < 0:
+                return False
+    return True
 
 
 def _check_jobs_inside(world: TwinCluster, wanted: RmsReservation) -> None:

@@ -27,6 +27,8 @@ class NodesAtInstant:
         self._reservations = reservations
         self._free = {node.name: dict(node.capacity.amounts) for node in nodes if node.state is NodeState.UP}
         self._reserved: dict[str, list[RmsReservation]] = {}
+        self._inside: dict[tuple[str, str], dict[str, int]] = {}
+        """By reservation and node, what its own jobs have there."""
         for reservation in reservations.values():
             for name in reservation.nodes:
                 self._reserved.setdefault(name, []).append(reservation)
@@ -38,8 +40,10 @@ class NodesAtInstant:
         """Counts a job's nodes as taken by it."""
         for name in job.nodes:
             free = self._free.get(name)
-            if free is not None:
-                for resource, amount in job.submission.resources.amounts:
+            inside = self._inside.setdefault((job.reservation or "", name), {})
+            for resource, amount in job.submission.resources.amounts:
+                inside[resource] = inside.get(resource, 0) + amount
+                if free is not None:
                     free[resource] = free.get(resource, 0) - amount
 
     def nodes_for(self, job: TwinJob) -> tuple[str, ...] | None:
@@ -69,13 +73,25 @@ class NodesAtInstant:
 
     def _is_clear(self, name: str, job: TwinJob, own: RmsReservation | None) -> bool:
         """Whether the job would meet nobody's reservation there; inside its own nobody else's can be."""
+        wanted = job.submission.resources
         if own is not None:
-            return name in own.nodes
+            left = self._left_inside(own, name)
+            return name in own.nodes and all(wanted[resource] <= amount for resource, amount in left.items())
         end_s = job.limit_from(self._now_s)
-        return all(
-            other.end_s <= self._now_s or (end_s is not None and end_s <= other.start_s)
-            for other in self._reserved.get(name, ())
-        )
+        free = dict(self._free[name])
+        for other in self._reserved.get(name, ()):
+            if other.end_s <= self._now_s or (end_s is not None and end_s <= other.start_s):
+                continue
+            if other.is_whole:
+                return False
+            for resource, amount in self._left_inside(other, name).items():
+                free[resource] = free.get(resource, 0) - max(0, amount)
+        return fits(wanted, free)
+
+    def _left_inside(self, reservation: RmsReservation, node: str) -> dict[str, int]:
+        """What a reservation of a part of a node has that none of its jobs uses."""
+        used = self._inside.get((reservation.name, node), {})
+        return {name: amount - used.get(name, 0) for name, amount in reservation.size.amounts}
 
 
 def fits(wanted: Resources, free: Mapping[str, int]) -> bool:

@@ -27,7 +27,8 @@ class Offer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Occurrence:
-    """One of the reservations of a request that recurs. `name` is empty if it is refused."""
+    """One of the reservations of a request that recurs, or that has unlike roles. `name` is empty if it is
+    refused."""
 
     name: str
     number: int
@@ -37,6 +38,8 @@ class Occurrence:
     nodes: str
     reason: str
     price: int | None = None
+    role: str = ""
+    """Of one with unlike instances, which of them it has."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +92,7 @@ class LeaseKind(Enum):
     RESERVATION = "reservation"
     DEADLINE = "deadline"
     RECURRING = "recurring"
+    ROLES = "roles"
     OFFER = "offer"
 
 

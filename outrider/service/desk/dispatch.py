@@ -13,6 +13,7 @@ from outrider.service.answers.leases import EventTaken, OptionView
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.jobs.interruption import machine_orders
 from outrider.service.desk.leases.options import chosen_way, has_options
+from outrider.service.desk.leases.roles import RolesAdmission
 from outrider.service.desk.reservations.admission import Doubtful, Judged, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
 from outrider.service.desk.state.node_list import ListedNode
@@ -137,7 +138,7 @@ class RequestDispatch:
             if isinstance(found, Trouble):
                 return found
             live = found
-            wish = changed_wish(live, request, caller)
+            wish = changed_wish(self.site, live, request, caller)
         elif has_options(request):
             way = chosen_way(self.site, self._parts.admission, caller, request, program)
             if isinstance(way, Trouble):
@@ -257,7 +258,10 @@ class RequestDispatch:
         self, request: Reserve, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool
     ) -> Judged | Doubtful | Trouble:
         parts, doubts = self._parts, no_doubts if is_sure else self._parts.rooms.doubts
-        if request.starts:
+        judged: Judged | Doubtful | Trouble
+        if request.role_images:
+            judged = RolesAdmission(self.site, parts.admission).decide(request, wish, program, doubts)
+        elif request.starts:
             judged = parts.recurring.decide(request, wish, program, doubts)
         elif request.is_plan:
             return parts.admission.plan(wish, program)

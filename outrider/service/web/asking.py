@@ -90,7 +90,12 @@ class Asker:
         now_s = self.front.now_s()
         workspace = await self.read(caller, lambda: understand_reservation(body, now_s))
         starts = await self.read(caller, lambda: understand_starts(body, workspace, now_s))
+        roles = workspace.metadata.roles if workspace.metadata.has_unlike_roles else ()
+        role_images = [
+            None if role.image is None else await self.resolve(caller, role.image) for role in roles
+        ]
         return Reserve(
+            role_images=tuple(role_images),
             workspace=workspace,
             image=await self.resolve(caller, workspace.metadata.image),
             account=body.account,

@@ -26,6 +26,7 @@ WORKFLOWS = {
 }
 """How a job is let run in a reservation, for each batch system that has a short way."""
 MOST_REMEDIES = 8
+MOST_ROLES = 64
 
 
 def accepted_screen(decision: Decision, when: When, paint: Paint, head: str, following: str) -> str:
@@ -92,11 +93,15 @@ _OFFERED = {
 
 
 def _occurrences(decision: Decision, when: When) -> str:
-    """Of one that recurs: how many are accepted, and which are not."""
+    """Of one that recurs: how many are accepted, and which are not. Of unlike roles: what each is called."""
     found = decision.occurrences
     kept = [each for each in found if each.result == "accepted"]
     if not kept:
         return ""
+    if kept[0].role:
+        return "\n".join(
+            f"{printable(each.name or each.role)}: {printable(each.nodes)}" for each in kept[:MOST_ROLES]
+        )
     last = f", the last {when.period(kept[-1].start_s, kept[-1].end_s)}" if len(kept) > 1 else ""
     named = f", {printable(kept[0].name)} to {printable(kept[-1].name)}" if kept[0].name else ""
     lines = [f"{len(kept)} of {len(found)} occurrences{named}{last}"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -59,6 +59,19 @@ class SlurmSection(Section):
         None, description="its slurm.conf; without it the commands find theirs as they always do"
     )
     commands: Folder = Field("/usr/bin", description="the folder of scontrol, squeue, sinfo and sbatch")
+    core_cpus: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="CPUs of a core, where reservations that name sizes have cores of their nodes; without "
+        "it they have whole nodes",
+    )
+    cpu_memory_mib: Memory | None = Field(
+        None,
+        alias="cpu_memory",
+        description="with core_cpus: the MaxMemPerCPU of slurm.conf, by which cores keep memory for "
+        "reservations, too; without it those that name memory have whole nodes",
+    )
     expected_start: bool = Field(
         True,
         description="whether squeue shows for a held job when it is expected to start; its user cannot "
@@ -160,6 +173,19 @@ class BackendSection(Section):
     @property
     def virtual_nodes(self) -> tuple[str, ...]:
         return VIRTUAL_NODES if self.nodes is None else self.nodes
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What the desk is told of parts of nodes that reservations may have."""
+        slurm = self.slurm
+        if self.kind != "slurm" or slurm.core_cpus is None:
+            return {}
+        return {
+            "parts": ("cpus",),
+            "has_fixed_parts": True,
+            "cpus_at_once": slurm.core_cpus,
+            "memory_of_cpu_mib": slurm.cpu_memory_mib,
+        }
 
     @property
     def capacity(self) -> Resources:

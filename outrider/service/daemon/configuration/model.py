@@ -448,6 +448,7 @@ def settings_of(config: Config) -> Settings:
         spread_s=link.spread_s,
         environments=config.backend.gridengine.environments if config.backend.kind == "gridengine" else (),
         looks_for_uid=os.geteuid() or None,
+        **config.backend.parts,
         # An advance reservation of Grid Engine's cannot be changed.
         moves_starts=config.backend.kind != "gridengine",
         look_every_s=timings.look_s,

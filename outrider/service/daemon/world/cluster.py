@@ -103,6 +103,7 @@ def _slurm(section: BackendSection, clock: SteadyClock, log: TracingLog) -> Batc
     return slurm.SlurmSystem(
         commands, clock=clock, log=log, account_of=account_of, shown=section.nodes or (),
         shows_start=section.slurm.expected_start,
+        core_cpus=section.slurm.core_cpus or 0,
     )  # fmt: skip
 
 

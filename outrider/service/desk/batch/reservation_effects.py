@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from outrider.core.model import Reservation
+from outrider.core.model import Reservation, Resources
 from outrider.rms.base import BatchSystem, RmsReservation
 from outrider.service.desk.batch.job_effects import carry_out_for_job, job_of
+from outrider.service.desk.state.node_list import is_part, parts
 from outrider.service.desk.state.site import Live
 from outrider.service.ports import Sign
 from outrider.store.records import Effect
@@ -28,6 +29,7 @@ def reserve_effect(live: Live, now_s: int, not_before_s: int = 0) -> Effect:
         "start_s": max(reservation.start_s, not_before_s),
         "end_s": reservation.end_s,
         "users": [live.record.owner.user],
+        **_size(reservation),
     }
     return _effect(RESERVE, live, payload, now_s)
 
@@ -41,8 +43,15 @@ def park_effect(live: Live, before: Reservation, start_s: int, now_s: int) -> Ef
         "start_s": start_s,
         "end_s": start_s + before.end_s - before.start_s,
         "users": [live.record.owner.user],
+        **_size(before),
     }
     return _effect(PARK, live, payload, now_s)
+
+
+def _size(reservation: Reservation) -> dict[str, object]:
+    """What it has of each node, if that is a part."""
+    resources = reservation.workspace.resources
+    return {"size": dict(parts(resources).amounts)} if is_part(resources) else {}
 
 
 def unreserve_effect(live: Live, now_s: int) -> Effect:
@@ -81,6 +90,7 @@ def carry_out(effect: Effect, rms: BatchSystem, sign: Sign | None = None) -> Non
             start_s=payload["start_s"],
             end_s=payload["end_s"],
             users=tuple(payload["users"]),
+            size=Resources.from_mapping(payload.get("size", {})),
         )
     )
 

@@ -4,6 +4,7 @@ job's nodes: one that names an image is held there, and says so."""
 
 from __future__ import annotations
 
+from outrider.core.model import Resources
 from outrider.rms.base import JobState, RmsJob
 from outrider.service.desk.batch.job_effects import (
     TicketFields,
@@ -14,6 +15,7 @@ from outrider.service.desk.batch.job_effects import (
 )
 from outrider.service.desk.jobs.job import JobEntry, JobImage
 from outrider.service.desk.jobs.orders import JobOrders
+from outrider.service.desk.state.node_list import is_part
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.meter import Log
 
@@ -124,6 +126,7 @@ class JobsInReservations:
             and not live.record.state.is_final
             and live.reservation.end_s > self._site.now_s
             and len(live.nodes) >= job.nodes_wanted
+            and _has_room(live.reservation.workspace.resources, job)
         ]
         if not found:
             return ""
@@ -133,6 +136,11 @@ class JobsInReservations:
         self._site.note("lead", f"job {job.key}", "bound", f"it runs in reservation {live.name}", uid=job.uid)
         self._log.info("job is bound", job=job.key, reservation=live.name)
         return live.name
+
+
+def _has_room(resources: Resources, job: RmsJob) -> bool:
+    """Whether a job fits into what a reservation has of each node."""
+    return not is_part(resources) or job.resources["cpus"] <= resources["cpus"]
 
 
 def _ticket(job: RmsJob, live: Live, site: Site) -> TicketFields:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from outrider.core.model import Resources
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.nodes.forecast import BusyForecast, Taken
-from outrider.rms.base import RmsJob, Sight
+from outrider.rms.base import NOTHING, RmsJob, Sight
 from outrider.service.desk.nodes.running_jobs import RunningJobs
+from outrider.service.desk.state.node_list import is_part, parts
 from outrider.service.desk.state.site import Site
 
-Claim = tuple[tuple[str, ...], int, int]
-"""A reservation's nodes, from when, until when."""
+Claim = tuple[tuple[str, ...], int, int, Resources]
+"""A reservation's nodes, from when, until when, and what of each: nothing means all."""
 
 
 class Occupancy:
@@ -33,7 +34,7 @@ class Occupancy:
             self.busy.know(f"reservation {name}", ())
         for name, claim in claims.items():
             if self._claims.get(name) != claim:
-                self.busy.know(f"reservation {name}", tuple(self._whole(claim)))
+                self.busy.know(f"reservation {name}", tuple(self._claimed(claim)))
         self._claims = claims
 
     def _look_at_jobs(self, sight: Sight) -> None:
@@ -49,23 +50,26 @@ class Occupancy:
             if name in number_of:
                 yield Taken(node=number_of[name], start_s=now_s, end_s=end_s, amount=amount)
 
-    def _whole(self, claim: Claim) -> Iterable[Taken]:
-        """Reservations have their nodes as a whole."""
-        number_of, (names, start_s, end_s) = self._site.book.timeline.number_of, claim
+    def _claimed(self, claim: Claim) -> Iterable[Taken]:
+        """What reservations have of their nodes."""
+        number_of, (names, start_s, end_s, size) = self._site.book.timeline.number_of, claim
+        amount = packed(self._site, size) if size.amounts else None
         for name in names:
             if name in number_of:
                 start_s = max(start_s, self._site.now_s)
-                yield Taken(node=number_of[name], start_s=start_s, end_s=end_s)
+                yield Taken(node=number_of[name], start_s=start_s, end_s=end_s, amount=amount)
 
     def _reserved(self, sight: Sight) -> Iterator[tuple[str, Claim]]:
         site = self._site
         for live in site.live.values():
             reservation = live.reservation
             if reservation.end_s > site.now_s:
-                yield live.name, (reservation.nodes, reservation.start_s, reservation.end_s)
+                resources = reservation.workspace.resources
+                size = parts(resources) if is_part(resources) else NOTHING
+                yield live.name, (reservation.nodes, reservation.start_s, reservation.end_s, size)
         for each in sight.reservations:
             if each.name not in site.live and each.end_s > site.now_s:
-                yield each.name, (each.nodes, each.start_s, each.end_s)
+                yield each.name, (each.nodes, each.start_s, each.end_s, each.size)
 
 
 def packed(site: Site, resources: Resources) -> int | None:

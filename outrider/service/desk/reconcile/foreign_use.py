@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from outrider.core.model import NodeSlot
+from outrider.core.model import NodeSlot, Resources
 from outrider.core.reservations.occupation import Occupation, Occupied, occupy, vacate
 from outrider.rms.base import RmsJob, Sight
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.nodes.running_jobs import RunningJobs, Started
+from outrider.service.desk.state.node_list import part
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.desk.state.troubles import Troubles
 
@@ -36,9 +37,10 @@ class ForeignUse:
         self._jobs = RunningJobs()
         self._on: dict[str, dict[str, int]] = {}
         """By node, the jobs that have it and stay, and until when they are taken to."""
+        self._takes: dict[str, Resources] = {}
+        """What the jobs on one node have of it, where reservations may have the rest."""
         self._last: dict[str, str] = {}
-        """By node, the name of what is entered for its jobs: a reservation takes whole nodes, so that the
-        one that ends last is enough."""
+        """By node, the name of what is entered for its jobs: the one that ends last."""
         self._reservations: tuple[str, ...] = ()
         self.started: Callable[[], Iterable[Started]] = tuple
         """The jobs that were told to start, and that no look has shown to run yet."""
@@ -126,10 +128,12 @@ class ForeignUse:
         end_s = max(gone_s, now_s + 1, *self._on.get(node, {}).values())
         return NodeSlot(node=node, resources=self._capacity[node], start_s=now_s, end_s=end_s)
 
-    def reserved(self, name: str, nodes: Iterable[str], start_s: int, end_s: int) -> Iterator[str]:
+    def reserved(
+        self, name: str, nodes: Iterable[str], start_s: int, end_s: int, taken: Resources | None = None
+    ) -> Iterator[str]:
         """The batch system has made a reservation that has no place in the book: its nodes are given away
-        all the same, even if the next look is long in coming."""
-        occupation = self._reservation(name, nodes, start_s, end_s)
+        all the same, even if the next look is long in coming. It has what is `taken` of each, or all."""
+        occupation = self._reservation(name, nodes, start_s, end_s, taken)
         if occupation.slots and end_s > self._site.now_s and occupation.name not in self._occupied:
             self._reservations += (occupation.name,)
             self._take_out(STARTED)
@@ -163,16 +167,24 @@ class ForeignUse:
             # One of ours that has lost its place still has its nodes in the batch system.
             if reservation.is_ours and reservation.name in self._site.book.entries:
                 continue
+            taken = None if reservation.is_whole else part(reservation.size)
             occupation = self._reservation(
-                reservation.name, reservation.nodes, reservation.start_s, reservation.end_s
+                reservation.name, reservation.nodes, reservation.start_s, reservation.end_s, taken
             )
             if occupation.slots:
                 yield occupation
 
-    def _reservation(self, name: str, nodes: Iterable[str], start_s: int, end_s: int) -> Occupation:
+    def _reservation(
+        self, name: str, nodes: Iterable[str], start_s: int, end_s: int, taken: Resources | None
+    ) -> Occupation:
         """What a reservation takes of those of its nodes that the site has, from start to end."""
         slots = tuple(
-            NodeSlot(node=node, resources=self._capacity[node], start_s=start_s, end_s=end_s)
+            NodeSlot(
+                node=node,
+                resources=self._capacity[node] if taken is None else taken,
+                start_s=start_s,
+                end_s=end_s,
+            )
             for node in nodes
             if node in self._capacity
         )
@@ -184,8 +196,19 @@ class ForeignUse:
         if not jobs or node in self._preemptible.on:
             return None
         end_s, key = max((end_s, key) for key, end_s in jobs.items())
-        slot = NodeSlot(node=node, resources=self._capacity[node], start_s=at_s, end_s=end_s)
-        return Occupation(name=f"job {key} on {node}", slots=(slot,))
+        slots = [NodeSlot(node=node, resources=self._capacity[node], start_s=at_s, end_s=end_s)]
+        if self._site.settings.parts:
+            slots = [
+                NodeSlot(node=node, resources=self._takes[name], start_s=at_s, end_s=until_s)
+                for name, until_s in sorted(jobs.items())
+                if name in self._takes
+            ]
+            slots += [
+                NodeSlot(node=node, resources=self._capacity[node], start_s=at_s, end_s=until_s)
+                for name, until_s in sorted(jobs.items())
+                if name not in self._takes
+            ]
+        return Occupation(name=f"job {key} on {node}", slots=tuple(slots))
 
     def _changed(self, sight: Sight) -> list[str]:
         """The nodes whose jobs have begun, have ended, or go on for longer than they should, in order."""
@@ -202,6 +225,9 @@ class ForeignUse:
 
     def _have(self, job: RmsJob, end_s: int) -> set[str]:
         nodes = {name for name in job.nodes if name in self._capacity}
+        if self._site.settings.parts and len(job.nodes) == 1:
+            # Of one on several nodes it is not known what it has of each.
+            self._takes[job.key] = part(job.resources)
         if not self._preemptible.begin(job, end_s, nodes):
             for name in nodes:
                 self._on.setdefault(name, {})[job.key] = end_s
@@ -209,6 +235,7 @@ class ForeignUse:
 
     def _leave(self, job: RmsJob) -> set[str]:
         self._preemptible.leave(job.key)
+        self._takes.pop(job.key, None)
         nodes = {name for name in job.nodes if name in self._capacity}
         for name in nodes & self._on.keys():
             self._on[name].pop(job.key, None)
@@ -228,7 +255,9 @@ def _ends_in_time(occupation: Occupation, live: Live, now_s: int) -> bool:
 def _is_same(one: Occupation, other: Occupation, now_s: int) -> bool:
     """Whether two occupations take the same from now on: that one has begun is no change."""
 
-    def rest(occupation: Occupation) -> list[tuple[str, int, int]]:
-        return [(slot.node, max(slot.start_s, now_s), slot.end_s) for slot in occupation.slots]
+    def rest(occupation: Occupation) -> list[tuple[str, int, int, Resources]]:
+        return [
+            (slot.node, max(slot.start_s, now_s), slot.end_s, slot.resources) for slot in occupation.slots
+        ]
 
     return rest(one) == rest(other)

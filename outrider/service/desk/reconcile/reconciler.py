@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from outrider.core.images.pools import Lingering
+from outrider.core.model import Resources
 from outrider.core.reservations.missing_copies import awaited, note_pool
 from outrider.rms.base import NodeState, RmsNode, RmsReservation, Sight
 from outrider.service.desk.batch.reservation_effects import orphan_effect
@@ -23,6 +24,7 @@ from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.reservations.copies import ReservationCopies
 from outrider.service.desk.reservations.lifecycle import ReservationLifecycle
 from outrider.service.desk.reservations.repair import ReservationRepair
+from outrider.service.desk.state.node_list import is_part
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log
@@ -92,7 +94,9 @@ class Reconciler:
         if live is None or name in self._site.book.entries:
             return
         wanted = live.reservation
-        for words in self._foreign_use.reserved(name, wanted.nodes, wanted.start_s, wanted.end_s):
+        resources = wanted.workspace.resources
+        taken = resources if is_part(resources) else None
+        for words in self._foreign_use.reserved(name, wanted.nodes, wanted.start_s, wanted.end_s, taken):
             self._log.warning("reconciler found", words=words)
 
     def busy_until_s(self, nodes: Iterable[str]) -> int:
@@ -257,4 +261,13 @@ def _agrees(there: RmsReservation, live: Live, now_s: int) -> bool:
         and there.end_s == reservation.end_s
         and (is_begun or there.start_s == reservation.start_s)
         and live.record.owner.user in there.users
+        and _has_size(there, reservation.workspace.resources)
     )
+
+
+def _has_size(there: RmsReservation, resources: Resources) -> bool:
+    """Whether it has what it should of each node, as far as the batch system says: parts that are all of a
+    node may be shown as whole ones."""
+    if there.is_whole or not is_part(resources):
+        return there.is_whole
+    return all(amount == resources[name] for name, amount in there.size.amounts)

@@ -18,7 +18,7 @@ from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.planning import plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
-from outrider.core.reservations.renegotiation import Renegotiated, change_end, renegotiate
+from outrider.core.reservations.renegotiation import Renegotiated, change_end, give_back, renegotiate
 from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
 from outrider.metadata.decision import PolicyRefusal, core_policy
 from outrider.metadata.leases import node_order, preemption_order
@@ -30,6 +30,8 @@ from outrider.service.desk.batch.reservation_effects import (
     reserve_effect,
     unreserve_effect,
 )
+from outrider.service.desk.nodes.fixed_parts import extension_fault, objection, uncrowded
+from outrider.service.desk.nodes.giving_back import spare_nodes, unchangeable
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.reservations import decision as replies
 from outrider.service.desk.reservations.booked_usage import review_of, standing_of
@@ -165,17 +167,25 @@ class ReservationAdmission:
     ) -> Accepted | Rejected:
         """What the core says of a wish, with all that the site's policies say. Nothing is changed."""
         site = self._site
-        policy = self._policy(wish)
-        admission = self._assess(wish, program) or assess(
-            site.book,
-            wish.workspace,
-            site.now_s,
-            policy=policy,
-            tells_earliest=tells_earliest and wish.document.open is None,
-            choice=self._gentlest,
-            review=self._review("", wish),
-        )
-        return self._allowed(wish, admission)
+        never = self._assess(wish, program)
+        if never is not None:
+            return self._allowed(wish, never)
+
+        def asked() -> Accepted | Rejected:
+            return assess(
+                site.book,
+                wish.workspace,
+                site.now_s,
+                policy=self._policy(wish),
+                tells_earliest=tells_earliest and wish.document.open is None,
+                choice=self._gentlest,
+                review=self._review("", wish),
+            )
+
+        with uncrowded(site, wish.workspace) as is_less:
+            admission = asked()
+        # Of what is refused all nodes are told, and the earliest start on any of them.
+        return self._allowed(wish, asked() if is_less and isinstance(admission, Rejected) else admission)
 
     def _decide(
         self, wish: Wish, program: PolicyRefusal | None
@@ -248,9 +258,10 @@ class ReservationAdmission:
     def _renegotiate(self, live: Live, wish: Wish, *, is_plan: bool) -> Renegotiated:
         site = self._site
         policy, review = self._policy(wish, without=live), self._review(live.name, wish)
-        return renegotiate(
-            site.book, wish.workspace, site.now_s, policy=policy, is_plan=is_plan, review=review
-        )
+        with uncrowded(site, wish.workspace, live.name):
+            return renegotiate(
+                site.book, wish.workspace, site.now_s, policy=policy, is_plan=is_plan, review=review
+            )
 
     def _review(self, without: str, wish: Wish) -> Review:
         """What the policies say of a plan, with one reservation of the book left out; and whether it would
@@ -258,7 +269,8 @@ class ReservationAdmission:
         site, policies = self._site, review_of(self._site, self.policies, without)
 
         def review(plan: ReservationPlan) -> str:
-            words = policies(plan) or self._offers.objection(plan, wish.caller.uid, site.now_s)
+            words = policies(plan) or objection(site, plan, without)
+            words = words or self._offers.objection(plan, wish.caller.uid, site.now_s)
             if words or wish.most_price is None:
                 return words
             return too_dear(self.price(wish, plan, without), wish.most_price)
@@ -438,21 +450,22 @@ class ReservationAdmission:
             price = self.price(wish, admission.plan, wish.workspace.name)
         else:
             price = self.prices.of_request(self.policies, wish.workspace)
-        return replace(decision, price=price)
+        return replace(decision, price=price, notes=wish.notes)
 
     def _extend(self, live: Live, wish: Wish, request: Modify) -> Answer:
-        """Another end for a reservation that has begun."""
+        """Another end, or fewer nodes, for a reservation that has begun; both or neither."""
         site, before = self._site, live.reservation
-        end_s = before.start_s + wish.workspace.duration_s
-        is_other = request.nodes not in (None, before.workspace.instances) or request.start_s is not None
-        if is_other or request.duration_s is None:
-            words = f"reservation {live.name} has begun: only its duration can be changed"
+        duration_s = request.duration_s or before.end_s - before.start_s
+        end_s = before.start_s + duration_s
+        words = unchangeable(self._site, live, request)
+        if words:
             return Trouble(code="conflict", message=words)
         if end_s <= site.now_s:
             words = f"reservation {live.name} would be over already: cancel it instead"
             return Trouble(code="conflict", message=words)
         refusal: Refusal | None = None
         words = self._policy(wish, without=live)(wish.workspace, site.now_s)
+        words = words or extension_fault(site, live, end_s)
         if words:
             refusal = Refusal(cause=Cause.POLICY, start_s=before.start_s, end_s=end_s, message=words)
         else:
@@ -461,8 +474,13 @@ class ReservationAdmission:
             decision = self.decision(wish, Rejected(refusal=refusal))
             return replace(decision, name=live.name)
         price = self.prices.of_more(self.policies, live, end_s)
-        decision = replace(replies.extended(self._site, live, end_s), price=price)
+        spare = spare_nodes(self._site, live, request)
+        decision = replace(replies.extended(self._site, live, end_s, spare), price=price)
         if not request.is_plan:
+            if spare:
+                dropped = give_back(site.book, live.name, spare, site.now_s)
+                site.end_transfers(dropped, TransferState.WITHDRAWN)
+                live.ready -= spare
             receipt = replace(live.kept, price=price)
             kept = keep_reservation(site.book, live.name)
             site.change(live, kept=kept, why="changed by its user", receipt=receipt)

@@ -49,19 +49,20 @@ def whole_nodes(site: Site, nodes: Iterable[str]) -> dict[str, Any]:
     return {"environment": environment, "slots": sum(slots)} if environment and sum(slots) > 1 else {}
 
 
-def extended(site: Site, live: Live, end_s: int) -> Decision:
-    """A reservation that has begun gets another end."""
+def extended(site: Site, live: Live, end_s: int, spare: frozenset[str] = frozenset()) -> Decision:
+    """A reservation that has begun gets another end, or does without nodes."""
+    nodes = [name for name in live.nodes if name not in spare]
     return Decision(
         result="accepted",
         name=live.name,
         workspace=live.document.workspace,
         start_s=live.reservation.start_s,
         end_s=end_s,
-        nodes=fold(live.nodes),
-        node_count=len(live.nodes),
+        nodes=fold(nodes),
+        node_count=len(nodes),
         image=image_view(live.document),
-        reason="its end is moved",
-        **whole_nodes(site, live.nodes),
+        reason="it gives nodes back" if spare else "its end is moved",
+        **whole_nodes(site, nodes),
     )
 
 

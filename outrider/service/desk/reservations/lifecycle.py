@@ -217,7 +217,7 @@ class ReservationLifecycle:
         site, workspace = self._site, live.reservation.workspace
         self._log.warning("reservation has lost its place", reservation=live.name, words=why)
         if live.reservation.start_s > site.now_s:
-            workspace = replace(workspace, start_s=live.reservation.start_s, finish_by_s=None)
+            workspace = replace(workspace, start_s=live.reservation.start_s, finish_by_s=None, is_spread=True)
             answer = admit(site.book, workspace, site.now_s, tells_earliest=False)
             if isinstance(answer, Accepted):
                 site.touch({transfer.number for transfer in answer.plan.transfers})

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from outrider.core.reservations.admission import Accepted
 from outrider.core.reservations.renegotiation import renegotiate
+from outrider.service.desk.nodes.fixed_parts import crowded
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.reservations.alarms import ReservationAlarms
@@ -107,9 +108,11 @@ class ReservationRepair:
             self._alarms.endanger(live, why)
             return
         before = live.reservation
-        among = frozenset(node.name for node in site.book.timeline.nodes) - bad
         # One that might have started at any time has been told this start.
-        workspace = replace(before.workspace, start_s=before.start_s, finish_by_s=None)
+        workspace = replace(before.workspace, start_s=before.start_s, finish_by_s=None, is_spread=True)
+        full = crowded(site, workspace, before.start_s, before.end_s, live.name)
+        nodes = site.book.timeline.nodes
+        among = frozenset(each.name for number, each in enumerate(nodes) if not full >> number & 1) - bad
         renegotiated = renegotiate(site.book, workspace, site.now_s, among=among)
         if not isinstance(renegotiated.admission, Accepted):
             words = reason_of(renegotiated.admission.refusal)

@@ -35,6 +35,8 @@ class Document:
     series: str = ""
     """Of one that recurs, what all its occurrences are called together."""
     occurrence: int = 0
+    role: str = ""
+    """Of one of unlike instances, which of them it has; `series` is what all are called together."""
     group: str = ""
     """Its owner's primary group when it was asked for."""
     open: OpenTerms | None = None
@@ -84,6 +86,12 @@ def stem_of(workspace: str) -> str:
     return "job-workspace" if workspace == "job" else workspace
 
 
+def per_node(document: Document) -> int:
+    """How many instances run on each of its nodes."""
+    deployment = json.loads(document.file).get("deployment") or {}
+    return int(deployment.get("instances_per_node") or 1)
+
+
 def document_of(request: Reserve, caller: Caller) -> Document:
     file, image = request.workspace, request.image
     section = file.metadata.image
@@ -98,6 +106,24 @@ def document_of(request: Reserve, caller: Caller) -> Document:
         group=caller.group,
         open=None if file.deployment is None else terms_of(file.deployment),
         may_yield=file.deployment is not None and file.deployment.preemptible is True,
+    )
+
+
+def document_of_role(
+    document: Document, number: int, request: Reserve, caller: Caller, series: str
+) -> Document:
+    """The same for one of several unlike roles, with its own image if it has one."""
+    role, image = request.workspace.metadata.roles[number], request.role_images[number]
+    found = replace(document, series=series, occurrence=number + 1, role=role.name)
+    if role.image is None or image is None:
+        return found
+    return replace(
+        found,
+        uri=image.uri or role.image.uri,
+        digest=image.digest,
+        size_bytes=image.size_bytes,
+        format=role.image.format or image.format,
+        readers=Readers(uids=(caller.uid,)) if role.image.private else None,
     )
 
 

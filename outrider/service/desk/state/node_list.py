@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from outrider.core.model import Node, Resources
+from outrider.core.restart.snapshot import KeptReservation
 from outrider.rms.base import NodeState, RmsNode
 from outrider.service.ports import HeldBytes, NodeRoom
 from outrider.service.settings import Settings
@@ -16,13 +17,37 @@ from outrider.store.records import NodeRecord
 VERSION = 1
 
 WHOLE = "node"
-"""A resource of which every node has one: a reservation takes whole nodes, as it does in the batch
-system, however little it needs of each."""
+"""A resource of which a reservation of whole nodes takes all that a node has, however little it needs of
+the others, and one of a part some."""
+SHARES = 1 << 20
+"""So much of it every node has."""
+PART = 2
+"""So much of it a part of a node takes. One is what earlier versions wrote for a whole node."""
 
 
 def whole(resources: Resources) -> Resources:
     """These resources of a node, and with them all of it."""
-    return Resources.from_mapping(dict(resources.amounts) | {WHOLE: 1})
+    return Resources.from_mapping(dict(resources.amounts) | {WHOLE: SHARES})
+
+
+def part(resources: Resources) -> Resources:
+    """These resources of a node, which it may give beside others."""
+    return Resources.from_mapping(dict(resources.amounts) | {WHOLE: PART})
+
+
+def is_part(resources: Resources) -> bool:
+    """Whether something takes no more of a node than these."""
+    return resources[WHOLE] == PART
+
+
+def as_now(kept: KeptReservation) -> KeptReservation:
+    """A reservation from the store. Earlier versions wrote a whole node otherwise, and reservations of
+    theirs are always of such."""
+    workspace = kept.reservation.workspace
+    if workspace.resources[WHOLE] != 1:
+        return kept
+    workspace = replace(workspace, resources=whole(workspace.resources))
+    return replace(kept, reservation=replace(kept.reservation, workspace=workspace))
 
 
 def parts(resources: Resources) -> Resources:

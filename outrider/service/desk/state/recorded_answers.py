@@ -10,8 +10,8 @@ from outrider.service.answers import Decision, ImageView, PlannedTransfer
 from outrider.service.answers.leases import Occurrence, Offer, OpenWindow, OptionView
 
 VERSION = 1
-NOT_KEPT = ("environment", "slots", "notes")
-"""They follow from the nodes, from what is configured now, and from the request."""
+NOT_KEPT = ("environment", "slots")
+"""They follow from the nodes and from what is configured now."""
 
 
 def write_decision(decision: Decision) -> str:
@@ -29,6 +29,7 @@ def read_decision(text: str) -> Decision:
     found["image"] = ImageView(**found["image"])
     found["transfers"] = tuple(PlannedTransfer(**each) for each in found["transfers"])
     found["remedies"] = tuple(found["remedies"])
+    found["notes"] = tuple(found.get("notes", ()))
     found["occurrences"] = tuple(Occurrence(**each) for each in found.get("occurrences", ()))
     found["offers"] = tuple(Offer(**each) for each in found.get("offers", ()))
     found["options"] = tuple(OptionView(**each) for each in found.get("options", ()))

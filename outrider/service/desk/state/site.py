@@ -27,6 +27,7 @@ from outrider.service.desk.state.documents import (
     write_record,
 )
 from outrider.service.desk.state.link_use import LinkUse
+from outrider.service.desk.state.node_list import as_now
 from outrider.service.desk.state.refusal_log import Noted, RefusalLog
 from outrider.service.desk.state.user_usage import UserUsage
 from outrider.service.settings import Settings
@@ -141,7 +142,10 @@ class Site:
         self.now_s = now_s
         terms = Terms(shipping=Shipping(settings.shipping))
         links = PaddedLinks(settings)
-        records = store.live_reservations()
+        records = [
+            each if (kept := as_now(each.kept)) is each.kept else replace(each, kept=kept)
+            for each in store.live_reservations()
+        ]
         restored = load_book(
             store,
             nodes,
@@ -195,7 +199,9 @@ class Site:
         if entry is not None:
             owner, document = live.record.owner, live.document
             whose = LeaseOwner(user=owner.user, account=owner.account, lease_class=document.lease_class)
-            workspace = replace(entry.reservation.workspace, may_yield=document.may_yield, owner=whose)
+            workspace = replace(
+                entry.reservation.workspace, may_yield=document.may_yield, is_spread=True, owner=whose
+            )
             entry.reservation = replace(entry.reservation, workspace=workspace)
 
     def forget_past(self) -> None:
@@ -430,7 +436,7 @@ class Site:
 
 def _as_written(kept: KeptReservation) -> KeptReservation:
     """A reservation as it is in the store: whose it is stands beside it there, in other columns."""
-    workspace = replace(kept.reservation.workspace, owner=NOBODY, may_yield=False)
+    workspace = replace(kept.reservation.workspace, owner=NOBODY, may_yield=False, is_spread=False)
     return replace(kept, reservation=replace(kept.reservation, workspace=workspace))
 
 

@@ -96,11 +96,18 @@ class ReserveBody(WorkspaceBody):
 
 
 class ChangeBody(Body):
-    """Other times or another number of nodes. What is null or absent stays."""
+    """Other times, another number of nodes, or instances of another size. What is null or absent stays."""
 
     start: When | None = Field(None, description="when it starts, as in a workspace")
     duration: When | None = Field(None, description="for how long, as in a workspace")
     nodes: Nodes | None = Field(None, description="how many nodes it has")
+    cpus: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        None, description="processors of each instance"
+    )
+    memory: When | None = Field(None, description="memory of each instance, as in a workspace: 8GiB")
+    gpus: Annotated[int, Field(ge=0, le=1000)] | None = Field(
+        None, description="graphics processors of each instance"
+    )
     zone: Zone = Field("", description="where times without a zone are meant; empty: where the service is")
 
 
@@ -205,7 +212,7 @@ class SharesQuery(MostQuery):
 
 
 class LeasesQuery(Query):
-    kind: Literal["", "reservation", "deadline", "recurring", "offer"] = Field(
+    kind: Literal["", "reservation", "deadline", "recurring", "roles", "offer"] = Field(
         "", description="of this kind only"
     )
     user: Account | None = Field(None, description="those of one user")

@@ -14,6 +14,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from outrider.metadata.errors import FaultyFileError, TextError
+from outrider.metadata.notation.amounts import memory_mib
 from outrider.metadata.notation.durations import parse_duration
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.notation.repetition import starts
@@ -58,6 +59,11 @@ def understand_reservation(body: WorkspaceBody, now_s: int) -> WorkspaceFile:
             "finish_by, or submit it as a job"
         )
         raise _fault("deployment.start", words)
+    for number, role in enumerate(workspace.metadata.roles):
+        for key in ("files", "user_data", "addresses"):
+            if getattr(role, key):
+                words = f"a reservation's instances are told nothing: leave {key} of role {role.name} out"
+                raise _fault(f"metadata.roles[{number}].{key}", words)
     return workspace
 
 
@@ -71,6 +77,10 @@ def understand_starts(body: ReserveBody, workspace: WorkspaceFile, now_s: int) -
     assert deployment is not None
     if not body.until:
         raise _fault("until", "what recurs has to end: say until when, like 2027-02-01")
+    if workspace.metadata.has_unlike_roles:
+        raise _fault(
+            "every", "roles with sizes or images of their own do not recur: reserve each time by itself"
+        )
     if deployment.start_s is None or deployment.finish_by_s is not None:
         raise _fault("every", "what recurs has a start, and no finish_by: give the first start")
     first_s, duration_s, zone = deployment.start_s, deployment.duration_s, understand_zone(body.zone)
@@ -104,6 +114,9 @@ def understand_report(query: ReportQuery, now_s: int) -> ShowReport:
 def understand_job(body: SubmitBody, now_s: int) -> WorkspaceFile:
     """The same for a job, which starts when the batch system has room: no time is passed over."""
     workspace = understand(body, now_s)
+    if workspace.metadata.has_unlike_roles:
+        words = "a job has instances that are alike: reserve the workspace, and submit a job for each role"
+        raise _fault("metadata.roles", words)
     if workspace.deployment is not None and not workspace.deployment.is_best_effort:
         words = (
             "the workspace says when, and a job of its own cannot: reserve it and submit with the "
@@ -116,8 +129,8 @@ def understand_job(body: SubmitBody, now_s: int) -> WorkspaceFile:
 def understand_change(
     name: str, body: ChangeBody, now_s: int, *, is_plan: bool, key: str, hashed: str
 ) -> Modify:
-    if body.start is None and body.duration is None and body.nodes is None:
-        raise refused(422, "nothing is to be changed: give a start, a duration or a number of nodes")
+    if not body.model_dump(exclude={"zone"}, exclude_none=True):
+        raise refused(422, "nothing is to be changed: give a start, a duration, a number of nodes or a size")
     zone = understand_zone(body.zone)
     start_s = duration_s = None
     if body.start is not None:
@@ -129,6 +142,9 @@ def understand_change(
         start_s=start_s,
         duration_s=duration_s,
         nodes=body.nodes,
+        cpus=body.cpus,
+        memory_mib=None if body.memory is None else _read("memory", memory_mib, body.memory),
+        gpus=body.gpus,
         is_plan=is_plan,
         zone=zone,
         key=key,

@@ -90,7 +90,7 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
 
 def _noted(decision: Decision, wanted: Reserve) -> Decision:
     """With what its workspace asks for in vain."""
-    return replace(decision, notes=wanted.workspace.unused_keys)
+    return replace(decision, notes=(*wanted.workspace.unused_keys, *decision.notes))
 
 
 def _add_looking(routes: APIRouter, asker: Asker) -> None:

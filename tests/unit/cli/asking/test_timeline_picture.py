@@ -43,6 +43,14 @@ def test_name_stands_in_the_middle_of_its_marks_where_it_fits() -> None:
     assert "n[7-8]    ........##web-3###......" in picture(TIMELINE, (), WHEN, plain_paint, 34)
 
 
+def test_names_of_reservations_that_share_a_node_do_not_cover_one_another() -> None:
+    halves = [stretch("n1", "reservation", name, 0, 3) for name in ("b-2", "a-1")]
+    later = stretch("n1", "reservation", "c-3", 4, 7)
+    found = replace(TIMELINE, nodes=("n1",), stretches=(*halves, later))
+
+    assert rows(found, (), HALVES)[0].names == ((1, 4, "a-1"), (9, 12, "c-3"))
+
+
 def test_what_is_reserved_is_seen_above_all_else() -> None:
     found = replace(
         TIMELINE, nodes=("n1",),

@@ -16,7 +16,8 @@ import pytest
 
 from outrider.cli.asking import watch
 from outrider.cli.main import main
-from outrider.service.answers import TransferList
+from outrider.service.answers import LeaseDetails, TransferList
+from outrider.service.answers.leases import LeaseView
 from tests.unit.cli.canned import Reply, Service, serving
 from tests.unit.cli.samples import CANCELLED, DETAILS, ENDED, FAILED, STAGING, TRANSFERS, VIEW
 
@@ -190,3 +191,36 @@ def test_submission_on_a_workspace_carries_its_text(
 def test_submission_names_a_workspace_or_a_reservation_but_not_both(service: Service) -> None:
     assert main(["submit", "--workspace", "a", "--reservation", "b", "x"]) == 1
     assert service.asked == []
+
+
+@pytest.mark.parametrize(("last", "code"), [("ended", 0), ("failed", 10)])
+def test_lease_of_several_reservations_is_watched_until_all_are_over(
+    service: Service, capsys: Capture, last: str, code: int
+) -> None:
+    parts = [replace(VIEW, name=f"mpi-17.{role}", state="ready", nodes="n1") for role in ("head", "worker")]
+    lease = LeaseView(
+        name="mpi-17", kind="roles", state="ready", user="ada", account="", workspace="mpi",
+        start_s=VIEW.start_s, end_s=VIEW.end_s, nodes="n1", node_count=1, left=2, last_end_s=VIEW.end_s,
+        price=None,
+    )  # fmt: skip
+    trouble = {"code": "ambiguous", "message": "mpi-17 could be mpi-17.head", "problems": []}
+    service.on("GET", "/v1/reservations/mpi-17", Reply(status=409, value=trouble))
+    service.on(
+        "GET",
+        "/v1/leases/mpi-17",
+        LeaseDetails(lease=lease, reservations=(parts[0], replace(parts[1], state="preparing"))),
+        LeaseDetails(lease=replace(lease, left=1), reservations=(replace(parts[0], state="active"),)),
+        GONE,
+    )
+    for each, state in zip(parts, ("ended", last), strict=True):
+        over = replace(ENDED, reservation=replace(each, state=state))
+        service.on("GET", f"/v1/reservations/{each.name}", over)
+
+    assert main(["watch", "mpi-17"]) == code
+    assert capsys.readouterr().out.splitlines() == [
+        "mpi-17.head is ready on n1",
+        "mpi-17.worker is preparing on n1",
+        "mpi-17.head is active on n1",
+        "mpi-17.head is ended",
+        f"mpi-17.worker is {last}",
+    ]
