@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from outrider.rms.base import Refused, Submission
 from outrider.rms.gridengine import context
 from outrider.rms.gridengine.settings import GridEngineSettings
+from outrider.rms.saved import SavedMachine
 
 
 def arguments(
@@ -43,6 +44,13 @@ def arguments(
 def requests(wanted: Mapping[str, str]) -> str:
     """The argument of -l."""
     return ",".join(f"{name}={text}" for name, text in sorted(wanted.items()))
+
+
+def time_left(machine: SavedMachine | None, wanted: Mapping[str, str]) -> list[str]:
+    """The requests with which a job goes on: Grid Engine gives each run the whole limit."""
+    if machine is None or not machine.limit_s:
+        return []
+    return ["-l", requests({**wanted, "h_rt": str(machine.left_s)})]
 
 
 def _slots(submission: Submission, settings: GridEngineSettings, whole_node_slots: int | None) -> list[str]:
