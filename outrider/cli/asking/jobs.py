@@ -14,7 +14,7 @@ from outrider_client.transport import in_path
 if TYPE_CHECKING:
     from outrider.service.answers import JobDetails, JobView
 
-JOB_STATES = ("resolving", "refused", "waiting", "staging", "staged", "running")
+JOB_STATES = ("resolving", "refused", "waiting", "staging", "staged", "running", "suspended")
 _JOBS = """Best-effort jobs that name an image. No column of the table has blanks in it, except the last.
 
 examples:

@@ -128,7 +128,7 @@ def test_machine_is_suspended_for_a_reservation_and_goes_on_afterwards(machines:
     number = wait_advance(site, name)
     inside = submit(site, None, "-ar", number, *IN_OURS, *WHOLE, "-l", "h_rt=10")
     within = ended(site, inside, BOOT_S)
-    held, left_s, kept = site.cluster.job_state(job), limit_s(site, job), kept_on(site, first)
+    held, kept = site.cluster.job_state(job), kept_on(site, first)
     wait_reservation(site, name, "ended")
     site.cluster.wait_for(
         "the job to run", lambda: site.cluster.job_state(job) == "Rr", BOOT_S, lambda: report(site, job)
@@ -143,7 +143,9 @@ def test_machine_is_suspended_for_a_reservation_and_goes_on_afterwards(machines:
     receipt = reservation_shown(site, name)["receipt"]
     assert isinstance(receipt, Mapping)
     assert receipt["is_met"] is True
-    assert (held, left_s, kept) == ("hRq", LIMIT_S, [f"job-{job}"])
+    # It may be released already, to its node, which is another's until the reservation ends.
+    assert held in ("hRq", "Rq")
+    assert kept == [f"job-{job}"]
     assert (back["exit_status"], back["hostname"]) == ("0", first), said(site, job)
     assert counted_to(site, job, last), said(site, job)
     assert site.cluster.read(HEAD, f"{site.home()}/project/counted") == f"{last}\n"
@@ -167,7 +169,7 @@ def test_owner_suspends_a_machine_and_lets_it_go_on(machines: GridEngineSite) ->
     wait_state(site, job, "hRq", BOOT_S)
     kept = kept_on(site, node)
     between = ended(site, submit(site, None, *WHOLE, "-q", f"all.q@{node}"))
-    wait_shown(site, job, "suspended")
+    wait_shown(site, job, "is suspended")
     still = site.cluster.job_state(job)
     site.outrider("resume", job)
     back = ended(site, job, BOOT_S)

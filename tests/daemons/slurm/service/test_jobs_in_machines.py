@@ -39,6 +39,7 @@ def machines(site: OutriderSite) -> OutriderSite:
         site.cluster.write(node, f"{folder}/kernel", guest.kernel.read_bytes())
         site.cluster.write(node, f"{folder}/initrd", guest.initrd.read_bytes())
         site.cluster.write(node, f"{folder}/append", APPEND)
+    site.cluster.run(HEAD, ["mkdir", "-p", f"{site.home()}/project"], user="ada")
     return site
 
 
