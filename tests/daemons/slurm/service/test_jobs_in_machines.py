@@ -109,7 +109,8 @@ def test_machine_is_suspended_for_a_reservation_and_goes_on_afterwards(machines:
 
 
 def said(site: OutriderSite, job: str) -> str:
-    return site.cluster.read(HEAD, f"{site.home()}/project/slurm-{job}.out")
+    # It is there once the job has begun, a moment after Slurm calls it running.
+    return site.cluster.run(HEAD, ["cat", f"{site.home()}/project/slurm-{job}.out"], check=False).stdout
 
 
 def wait_until_said(site: OutriderSite, job: str, word: str) -> None:
