@@ -9,7 +9,7 @@ here has more rights than the job.
 from __future__ import annotations
 
 import secrets
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 
 from cachemgr.base.errors import CacheError, InUse, NotInPool, Unsuitable, WrongBytes
@@ -27,7 +27,7 @@ from cachemgr.machines.layers import (
 )
 from cachemgr.machines.qemu.merging import begin_merge, end_merge
 from cachemgr.machines.qemu.monitor import QemuGone, QemuRefused
-from cachemgr.machines.qemu.saving import check_files, digest_file, load_memory, save_memory
+from cachemgr.machines.qemu.saving import SavedMemory, check_files, digest_file, save_memory
 from cachemgr.machines.record import MachineRecord, SavedFile, has_record, read_record
 from cachemgr.machines.troubles import disk_trouble
 from cachemgr.machines.wish import relocated
@@ -141,10 +141,15 @@ class Machine(MachineKeeper):
                 )
             record = self.write(record.stepped(states.LOADING, generation=record.generation + 1))
             try:
-                with disk_trouble(f"resuming the machine {record.name}"):
+                with (
+                    disk_trouble(f"resuming the machine {record.name}"),
+                    closing(
+                        SavedMemory(self.site.disk, f"{self.folder}/{state}", record.saved[state])
+                    ) as memory,
+                ):
                     make_layers(self.site.disk, record.wish, self.folder, record.generation, record.first)
                     with self.launched(record, is_incoming=True) as monitor:
-                        load_memory(monitor, self.site.disk, f"{self.folder}/{state}", record.saved[state])
+                        memory.load(monitor)
                         record = self.write(record.stepped(states.RUNNING, saved=self._frozen(record)))
                         monitor.command("cont")
             except BaseException as error:
