@@ -49,6 +49,7 @@ FOLDER_PREFIX = "job-"
 GRACE_S = 20.0
 """What a job has between TERM and its end, less than Slurm's KillWait of 30 s."""
 DISK = "root"
+ENDED = ".ended"
 FAILED_STATUS = 125
 MOST_SCRIPT_BYTES = 16 << 20
 MOST_MARK_BYTES = 4096
@@ -89,6 +90,9 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
     make_private(os.path.dirname(folder))
     machine = Machine(folder, site)
     mark = SavedMark(environment.get("HOME", ""), job.key)
+    ended = mark.take_end()
+    if ended is not None and job.attempt > 0:
+        return ended
     image = base_image(site.disk, environment.get("OUTRIDER_IMAGE", ""))
     wish = _continued(machine, job, image)
     if wish is None:
@@ -105,6 +109,9 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
         mark.write(machine.place)
         return _given_back(job, site, caught)
     mark.remove()
+    if job.comes_back and caught.was_to_save:
+        # It could not be saved, and has run to its end: it is not to begin anew.
+        mark.write_end(status)
     _remove(machine)
     return status
 
@@ -123,7 +130,9 @@ def discard(key: str, site: MachineSite) -> int:
     machine = Machine(_folder(key), site)
     if os.path.isdir(machine.folder):
         _ended(machine)
-    SavedMark(os.environ.get("HOME", ""), key).remove()
+    mark = SavedMark(os.environ.get("HOME", ""), key)
+    mark.remove()
+    mark.take_end()
     return 0 if not os.path.lexists(machine.folder) else FAILED_STATUS
 
 
@@ -313,6 +322,21 @@ class SavedMark:
         if self._folder:
             with suppress(OSError):
                 os.unlink(self._path)
+
+    def write_end(self, status: int) -> None:
+        """The job is over, and may be started once more all the same."""
+        if self._folder:
+            with suppress(OSError):
+                os.makedirs(self._folder, 0o700, exist_ok=True)
+                replace_file(RealDisk(), f"{self._path}{ENDED}", f"{status}\n".encode())
+
+    def take_end(self) -> int | None:
+        """How it ended, if that was written down; told once."""
+        with suppress(OSError, ValueError):
+            noted = int(RealDisk().read(f"{self._path}{ENDED}", MOST_MARK_BYTES))
+            os.unlink(f"{self._path}{ENDED}")
+            return noted
+        return None
 
 
 def _say(words: str) -> None:

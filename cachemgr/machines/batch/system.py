@@ -34,6 +34,8 @@ class BatchJob:
     """Whether it ends with 0 when it is back in the queue."""
     elsewhere_status: int | None = None
     """With which it ends where its machine is not, if no command gives it back."""
+    comes_back: bool = False
+    """Whether it is started again after it was told to save its machine, however it has ended since."""
 
     def give_back(self) -> bool:
         """Whether the batch system has taken it back. It may end this process meanwhile."""
@@ -94,6 +96,7 @@ def _of_grid_engine(environment: Mapping[str, str]) -> BatchJob:
         cpus=_count(environment.get("NSLOTS", "1")),
         attempt=_count(environment.get("RESTARTED", "0")),
         elsewhere_status=IN_ERROR,
+        comes_back=True,
     )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1 << 20
 PIECE_BYTES = 1 << 18
-"""So much is digested at once, always in the same buffer: new ones of a MiB were seen to take twice the time."""
+"""So much is digested at once, always in one buffer: new ones of a MiB were seen to take twice the time."""
 SYNC_BYTES = 64 << 20
 """So much is written before it is sent to the disk, while QEMU writes on."""
 STALL_S = 120.0
