@@ -197,6 +197,18 @@ class MachineFacts(ProtocolMessage):
     free_bytes: int
 
 
+class ListedMachines(ProtocolMessage):
+    """Of which jobs (`job-17`) there are machines here."""
+
+    owners: tuple[str, ...]
+
+
+class Discarded(ProtocolMessage):
+    """How many machines were removed."""
+
+    machines: int
+
+
 class ImageEntry(ProtocolMessage):
     """An image that is here, and its path for whoever may use it."""
 
@@ -436,6 +448,8 @@ VERBS: dict[str, tuple[type, ...]] = {
     "stats": (NoFields, PoolStats),
     "metrics": (NoFields, MetricsText),
     "machines": (NoFields, MachineFacts),
+    "kept-machines": (NoFields, ListedMachines),
+    "discard": (ReleaseRequest, Discarded),
     "add": (AddRequest, ImageEntry, TransferEntry, DryRun),
     "pin": (PinRequest, ImageEntry),
     "unpin": (UnpinRequest, Unpinned),

@@ -18,7 +18,7 @@ SLOTS = 4
 DURATION_OFFSET_S = 5
 # By slots on each node: an environment's jobs have so many on every node that they get.
 ENVIRONMENTS = {1: "each1", 2: "each2", 4: "each4"}
-CHECKPOINT = "save"
+CHECKPOINT, MACHINE_CHECKPOINT = "save", "outrider_machine"
 SAVE = "/usr/lib/testbed/save"
 SAVE_TEXT = '#!/bin/sh\nkill -s KILL -- "-$1"\n'
 COMPLEX = "outrider_reservation orsv BOOL == FORCED NO FALSE 0"
@@ -49,7 +49,7 @@ WORK = {
     "hostlist": HOSTS,
     "slots": str(SLOTS),
     "pe_list": " ".join(["make", *ENVIRONMENTS.values()]),
-    "ckpt_list": CHECKPOINT,
+    "ckpt_list": f"{CHECKPOINT} {MACHINE_CHECKPOINT}",
     "load_thresholds": "NONE",
     "rerun": "TRUE",
     "shell": "/bin/sh",
@@ -72,6 +72,12 @@ SAVED = {
     "ckpt_dir": "/tmp",
     "signal": "NONE",
     "when": "xsr",
+}
+MACHINE_SAVED = {
+    **SAVED,
+    "ckpt_name": MACHINE_CHECKPOINT,
+    "migr_command": "/usr/lib/outrider/gridengine/suspend $job_pid",
+    "when": "xr",
 }
 NOTHING = (
     "load_scaling",
@@ -98,6 +104,7 @@ def objects(nodes: Sequence[str], configuration: Mapping[str, str]) -> dict[str,
         "global": changed((TEMPLATES / "default-configuration").read_text(), configuration),
         "hosts": f"group_name {HOSTS}\nhostlist {' '.join(nodes)}\n",
         CHECKPOINT: changed("", SAVED),
+        MACHINE_CHECKPOINT: changed("", MACHINE_SAVED),
         "make": plain,
         **{name: _environment(plain, name, slots) for slots, name in ENVIRONMENTS.items()},
         **{f"host-{node}": _execution_host(node) for node in nodes},
@@ -115,7 +122,7 @@ def additions(head: str, nodes: Sequence[str]) -> list[str]:
         *(f"-Ae {FOLDER}/host-{node}" for node in nodes),
         f"-Ahgrp {FOLDER}/hosts",
         *(f"-Ap {FOLDER}/{name}" for name in ("make", *ENVIRONMENTS.values())),
-        f"-Ackpt {FOLDER}/{CHECKPOINT}",
+        *(f"-Ackpt {FOLDER}/{name}" for name in (CHECKPOINT, MACHINE_CHECKPOINT)),
         f"-Mc {FOLDER}/complexes",
         f"-Msconf {FOLDER}/scheduler",
         f"-Aq {FOLDER}/{WORK_QUEUE}",

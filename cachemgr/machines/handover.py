@@ -44,6 +44,7 @@ class MachineParcel:
     target: str
     token: str
     pauses_ms: tuple[int, ...] = ()
+    first: int = 1
 
     def encode(self) -> dict[str, object]:
         return asdict(self)
@@ -54,6 +55,7 @@ def read_parcel(plain: Mapping[str, Any]) -> MachineParcel:
         return MachineParcel(
             wish=read_wish(plain["wish"]),
             generation=int(plain["generation"]),
+            first=int(plain.get("first", 1)),
             saved={str(name): SavedFile(**each) for name, each in plain["saved"].items()},
             qemu=QemuFacts(**plain["qemu"]),
             source=str(plain["source"]),
@@ -91,6 +93,7 @@ def give(machine: Machine, target: str) -> MachineParcel:
             record.moving_to,
             record.next_token,
             record.pauses_ms,
+            record.first,
         )
 
 
@@ -121,6 +124,7 @@ def take(machine: Machine, parcel: MachineParcel, paths: Mapping[str, str]) -> M
                 place=machine.place,
                 token=parcel.token,
                 generation=parcel.generation,
+                first=parcel.first,
                 qemu=parcel.qemu,
                 saved=parcel.saved,
                 pauses_ms=parcel.pauses_ms,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
@@ -20,6 +20,7 @@ from cachemgr.machines.layers import layer_name, layers_of, remove_layers, thaw,
 from cachemgr.machines.qemu import process
 from cachemgr.machines.qemu.accelerator import find_facts
 from cachemgr.machines.qemu.command import CommandParts, command_line, most_file_bytes
+from cachemgr.machines.qemu.merging import dismiss_merge, merge_is_done
 from cachemgr.machines.qemu.mirror import let_go_of_mirrors
 from cachemgr.machines.qemu.monitor import QemuMonitor, QemuRefused, listening
 from cachemgr.machines.record import FILE, MachineRecord, QemuFacts, has_record, read_record, write_record
@@ -182,7 +183,8 @@ class MachineKeeper:
                 program=self.site.program,
                 folder=self.folder,
                 qemu=record.qemu,
-                layers=layers_of(wish, self.folder, record.generation),
+                layers=layers_of(wish, self.folder, record.layers),
+                first_layer=record.first,
                 sockets=sockets,
                 extras=channel.extra_disks(self.folder, wish),
                 outputs=channel.outputs(self.folder, wish),
@@ -279,8 +281,25 @@ class MachineKeeper:
                 self.let_go(record, monitor)
                 record = self.write(record.stepped(states.RUNNING, reason=why, moving_to="", next_token=""))
             self.drop(record, keeps_layers=True)
+            record = self._merged(record, monitor)
             if monitor.status() in ("paused", "prelaunch", "postmigrate", "finish-migrate"):
                 monitor.command("cont")
+        return record
+
+    def _merged(self, record: MachineRecord, monitor: QemuMonitor) -> MachineRecord:
+        """Note that the layers below the newest one are merged into it, if they are; they go then."""
+        if not merge_is_done(monitor, record.wish):
+            return record
+        below = [number for number in record.layers if number < record.generation]
+        saved = {
+            name: each
+            for name, each in record.saved.items()
+            if name
+            not in {layer_name(disk.name, number) for disk in record.wish.writable for number in below}
+        }
+        record = self.write(replace(record, first=record.generation, saved=saved))
+        dismiss_merge(monitor, record.wish)
+        remove_layers(self.site.disk, record.wish, self.folder, below)
         return record
 
     def wait_for_shutdown(self, monitor: QemuMonitor, wait_s: float) -> bool:

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from cachemgr.base.disk import Disk
     from cachemgr.machines.wish import MachineDisk, MachineWish
 
+MERGED_LAYERS = 16
+"""From so many on, a machine that has been resumed merges those below into its newest."""
 MOST_LAYERS = 64
-"""QEMU opens them all; one more suspension than this is refused before it begins."""
+"""QEMU opens them all; a suspension that would make more waits until they are merged."""
 SUFFIX = ".qcow2"
 
 
@@ -29,10 +31,11 @@ def layer_name(disk_name: str, generation: int) -> str:
     return f"{disk_name}.{generation}{SUFFIX}"
 
 
-def layers_of(wish: MachineWish, folder: str, generation: int) -> dict[str, list[str]]:
+def layers_of(wish: MachineWish, folder: str, generations: Iterable[int]) -> dict[str, list[str]]:
     """For each writable disk the files of its layers, the lowest first."""
+    numbers = list(generations)
     return {
-        each.name: [f"{folder}/{layer_name(each.name, number)}" for number in range(1, generation + 1)]
+        each.name: [f"{folder}/{layer_name(each.name, number)}" for number in numbers]
         for each in wish.writable
     }
 
@@ -51,14 +54,14 @@ def virtual_bytes(disk: Disk, wanted: MachineDisk) -> int:
     return size_bytes
 
 
-def make_layers(disk: Disk, wish: MachineWish, folder: str, generation: int) -> None:
+def make_layers(disk: Disk, wish: MachineWish, folder: str, generation: int, first: int = 1) -> None:
     """Empty layers of this generation; what an attempt that died has left of them is thrown away."""
     for each in wish.writable:
         path = f"{folder}/{layer_name(each.name, generation)}"
         with suppress(FileNotFoundError):
             disk.remove(path)
         below, kind = each.path, each.format
-        if generation > 1:
+        if generation > first:
             below, kind = f"{folder}/{layer_name(each.name, generation - 1)}", "qcow2"
         with closing(disk.create(path, 0o600)) as handle:
             for offset, data in overlay(below, kind, virtual_bytes(disk, each)):

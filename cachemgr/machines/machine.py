@@ -9,7 +9,7 @@ here has more rights than the job.
 from __future__ import annotations
 
 import secrets
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 
 from cachemgr.base.errors import CacheError, InUse, NotInPool, Unsuitable, WrongBytes
@@ -17,9 +17,17 @@ from cachemgr.machines import states
 from cachemgr.machines.guest import channel
 from cachemgr.machines.guest.archive import unpack
 from cachemgr.machines.keeper import LOOK_S, MachineKeeper, MachineStatus, check_user, state_name
-from cachemgr.machines.layers import MOST_LAYERS, freeze, layer_name, make_layers, virtual_bytes
+from cachemgr.machines.layers import (
+    MERGED_LAYERS,
+    MOST_LAYERS,
+    freeze,
+    layer_name,
+    make_layers,
+    virtual_bytes,
+)
+from cachemgr.machines.qemu.merging import begin_merge, end_merge
 from cachemgr.machines.qemu.monitor import QemuGone, QemuRefused
-from cachemgr.machines.qemu.saving import check_files, digest_file, load_memory, save_memory
+from cachemgr.machines.qemu.saving import SavedMemory, check_files, digest_file, save_memory
 from cachemgr.machines.record import MachineRecord, SavedFile, has_record, read_record
 from cachemgr.machines.troubles import disk_trouble
 from cachemgr.machines.wish import relocated
@@ -32,6 +40,8 @@ if TYPE_CHECKING:
     from cachemgr.machines.wish import MachineWish
 
 TOKEN_BYTES = 16
+MERGE_S = 600.0
+"""So long a suspension waits for layers to be merged that are too many; the guest runs meanwhile."""
 
 
 class Machine(MachineKeeper):
@@ -95,11 +105,7 @@ class Machine(MachineKeeper):
                 return self.status_of(record)
             if record.state != states.RUNNING:
                 raise states.refused(record.name, record.state, "be suspended", record.reason)
-            if record.generation >= MOST_LAYERS:
-                raise Unsuitable(
-                    f"machine {record.name} has been suspended {record.generation - 1} times, and its disks "
-                    "have as many layers: end it, or let it run"
-                )
+            record = self.unmerged(record)
             began_s = self.site.clock.monotonic_s()
             with self.monitor() as monitor:
                 record = self.write(record.stepped(states.SAVING))
@@ -135,10 +141,15 @@ class Machine(MachineKeeper):
                 )
             record = self.write(record.stepped(states.LOADING, generation=record.generation + 1))
             try:
-                with disk_trouble(f"resuming the machine {record.name}"):
-                    make_layers(self.site.disk, record.wish, self.folder, record.generation)
+                with (
+                    disk_trouble(f"resuming the machine {record.name}"),
+                    closing(
+                        SavedMemory(self.site.disk, f"{self.folder}/{state}", record.saved[state])
+                    ) as memory,
+                ):
+                    make_layers(self.site.disk, record.wish, self.folder, record.generation, record.first)
                     with self.launched(record, is_incoming=True) as monitor:
-                        load_memory(monitor, self.site.disk, f"{self.folder}/{state}", record.saved[state])
+                        memory.load(monitor)
                         record = self.write(record.stepped(states.RUNNING, saved=self._frozen(record)))
                         monitor.command("cont")
             except BaseException as error:
@@ -146,6 +157,7 @@ class Machine(MachineKeeper):
                     self.unloaded(record, str(error))
                 raise
             self.drop(record, keeps_layers=True)
+            self._merge(record)
             return self.status_of(record)
 
     def stop(self, grace_s: float) -> MachineStatus:
@@ -220,7 +232,7 @@ class Machine(MachineKeeper):
         name = state_name(record.generation)
         saved = {name: save_memory(monitor, self.site.disk, self.site.clock, f"{self.folder}/{name}")}
         # QEMU writes the last tables of its layers when it has saved, and nothing after that.
-        for number in range(1, record.generation + 1):
+        for number in record.layers:
             for each in record.wish.writable:
                 layer = layer_name(each.name, number)
                 if number == record.generation:
@@ -235,10 +247,32 @@ class Machine(MachineKeeper):
 
     def _frozen(self, record: MachineRecord) -> dict[str, SavedFile]:
         """Of what was saved, the layers: they stay as they are, below those that are written to."""
-        layers = {
-            layer_name(each.name, n) for each in record.wish.writable for n in range(1, record.generation)
-        }
+        layers = {layer_name(each.name, n) for each in record.wish.writable for n in record.layers[:-1]}
         return {name: each for name, each in record.saved.items() if name in layers}
+
+    def _merge(self, record: MachineRecord) -> None:
+        """Have many layers merged while the guest runs; without that, it runs on all the same."""
+        if len(record.layers) >= MERGED_LAYERS and record.wish.writable:
+            with suppress(CacheError), self.monitor() as monitor:
+                begin_merge(monitor, record)
+
+    def unmerged(self, record: MachineRecord) -> MachineRecord:
+        """The record once nothing is being merged: what is not done is given up, unless there are too many
+        layers."""
+        if len(record.layers) < MERGED_LAYERS:
+            return record
+        has_room = len(record.layers) < MOST_LAYERS
+        if not has_room:
+            self._merge(record)
+        with self.monitor() as monitor:
+            end_merge(monitor, record.wish, self.site.clock, 0 if has_room else MERGE_S)
+        record = self.known("be suspended")
+        if len(record.layers) >= MOST_LAYERS:
+            raise Unsuitable(
+                f"the disks of machine {record.name} have {len(record.layers)} layers, and cannot be merged "
+                "now: make room on the node's disk, or let it run"
+            )
+        return record
 
     def _undo(self, record: MachineRecord, monitor: QemuMonitor, why: str) -> None:
         """The guest goes on. What is not written down, because the disk is full or so, the next verb does."""

@@ -50,6 +50,7 @@ class MachineOffer:
 
     wish: MachineWish
     generation: int
+    first: int
     qemu: QemuFacts
     source: str
     target: str
@@ -96,6 +97,7 @@ def migrate(
             return None
         if record.state != states.RUNNING:
             raise states.refused(record.name, record.state, "be migrated", record.reason)
+        record = source.unmerged(record)
         if target.place == source.place:
             raise BadRequest(f"machine {record.name} is in {target.place} already")
         turn_away(target, record.name)
@@ -143,12 +145,13 @@ def receive(target: Machine, offer: MachineOffer, paths: Mapping[str, str]) -> N
                     place=target.place,
                     token=offer.token_digest,
                     generation=offer.generation,
+                    first=offer.first,
                     qemu=offer.qemu,
                     saved={name: each for name, each in offer.fixed.items() if name.endswith(".qcow2")},
                     moving_to=offer.source,
                 )
             )
-            make_layers(disk, record.wish, target.folder, record.generation)
+            make_layers(disk, record.wish, target.folder, record.generation, record.first)
             for name in channel.outputs_here(record.wish):
                 channel.write(disk, f"{target.folder}/{name}", b"")
         folder_fd = os.open(target.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -222,6 +225,7 @@ def _offer(source: Machine, record: MachineRecord) -> MachineOffer:
     return MachineOffer(
         record.wish,
         record.generation,
+        record.first,
         record.qemu,
         record.place,
         record.moving_to,

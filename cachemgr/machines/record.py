@@ -47,7 +47,8 @@ class QemuFacts:
 class MachineRecord:
     """One machine in one place.
 
-    `generation` counts the layers of its disks: each run writes its own. `place` is where this
+    `generation` counts the layers of its disks: each run writes its own; those before `first` were merged
+    into that one. `place` is where this
     record was written: in a copy of the folder it differs from where it lies, and such a copy never
     runs. `token` stands for the right to run the machine; it changes when the machine moves.
     """
@@ -57,6 +58,7 @@ class MachineRecord:
     place: str
     token: str
     generation: int = 1
+    first: int = 1
     reason: str = ""
     qemu: QemuFacts | None = None
     saved: Mapping[str, SavedFile] = field(default_factory=dict)
@@ -69,6 +71,11 @@ class MachineRecord:
     @property
     def name(self) -> str:
         return self.wish.name
+
+    @property
+    def layers(self) -> range:
+        """The generations whose layers its disks have, the lowest first."""
+        return range(self.first, self.generation + 1)
 
     def stepped(self, state: str, **changes: Any) -> MachineRecord:
         """The record in its next state, which the table of states must allow."""
@@ -111,6 +118,8 @@ def read_record(disk: Disk, folder: str) -> MachineRecord:
         )
         if found.state not in STATES or not isinstance(found.generation, int):
             raise ValueError(f"state {found.state!r}")
+        if not isinstance(found.first, int) or not 1 <= found.first <= found.generation:
+            raise ValueError(f"layers from {found.first} to {found.generation}")
     except (KeyError, TypeError, ValueError, AttributeError, CacheError) as error:
         raise _damaged(path, str(error)) from error
     return found

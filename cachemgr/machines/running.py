@@ -40,11 +40,14 @@ class CaughtSignals:
 
     def __init__(self) -> None:
         self._caught: list[int] = []
+        self.was_to_save = False
+        """Whether the machine was to be saved at any time."""
         for each in (*ENDING, *PASSED_ON, signal.SIGUSR1):
             signal.signal(each, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._caught.append(number)
+        self.was_to_save = self.was_to_save or number == signal.SIGUSR1
 
     def next(self) -> int | None:
         return self._caught.pop(0) if self._caught else None

@@ -117,6 +117,8 @@ class RmsJob:
     """Whether it can be told so by a signal beforehand."""
     can_save: bool = False
     """Whether it can be told to save its virtual machine, if it runs in one, and then goes back by itself."""
+    machine_bytes: int = 0
+    """The memory that it asks for its machine, where `resources` do not tell it."""
     tasks: int = 1
     """How many jobs of this kind wait under its key: an array that waits is shown as one job."""
     is_blocked: bool = False

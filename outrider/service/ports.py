@@ -104,9 +104,10 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Release:
-    """Let the node have no instance of `owner`'s any more."""
+    """Let the node have no instance of `owner`'s any more, and no machine of that job's."""
 
     owner: str
+    has_machine: bool = False
 
 
 Order = Fetch | Pin | Copy | Unpin | Stop | Release
@@ -199,6 +200,8 @@ class NodeReport:
     results: tuple[OrderResult, ...] = ()
     jobs: tuple[str, ...] = ()
     """Owners of instances that are jobs (`job-17`), when all images were asked for."""
+    machines: tuple[str, ...] = ()
+    """Jobs of which there are virtual machines, saved or not, when all images were asked for."""
     room: NodeRoom | None = None
     """None if the node cannot say: it has only just started, or is of an older version."""
     shares: tuple[Share, ...] | None = None

@@ -20,13 +20,19 @@ import os
 import pwd
 import re
 import select
+import sys
 import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import outrider_jsv_machines as machines
+from outrider_jsv_lines import MOST_KEPT_BYTES, TOO_LONG, Lines
 
 CONFIG, QUEUES = "/etc/outrider/jsv.json", "/etc/outrider/queues"
 OURS_TO_START = "outrider starts"
 WAKE = "/run/outrider/wake"
 """Opened and closed when a job is held: the service hears of that, and looks for the job."""
 METADATA, HELD, TICKET = "OUTRIDER", "OUTRIDER_HELD", "OUTRIDER_TICKET"
+MACHINE = "OUTRIDER_MACHINE"
 HOLD, WANTED = "PARAM h u", "OUTRIDER_IMAGE_WANTED"
 ENCODED = "base64:"
 MARKED = "ENV ADD OUTRIDER_RESERVED 1"
@@ -35,8 +41,8 @@ NONE = "none"
 """The ticket of a managed job that has none of ours: it says that this filter has seen it."""
 # The lines that a verdict depends on; of all others nothing is kept, however long they are.
 HEARD = re.compile(
-    rb"PARAM (?:ac|ar|h|q_hard|l_hard|global_l_hard|USER|JOB_ID|t_min|t_max) "
-    rb"|ENV ADD OUTRIDER(?:_TICKET|_IMAGE_WANTED)? "
+    rb"PARAM (?:ac|ar|b|ckpt|cwd|h|q_hard|l_hard|global_l_hard|pe_name|USER|JOB_ID|t_min|t_max) "
+    rb"|ENV ADD OUTRIDER(?:_TICKET|_IMAGE_WANTED|_MACHINE)? "
 )
 OF_RESERVATIONS = ("outrider_reservation", "orsv")
 """The request without which the queue of Outrider's reservations takes no job, and its short name."""
@@ -46,9 +52,6 @@ ACCEPTED = ["RESULT STATE ACCEPT"]
 QUIET_S = 0.002
 """For how long nothing follows a BEGIN that asks for a verdict. Grid Engine looks for that every 10 ms."""
 READ_BYTES = 65536
-TOO_LONG = "\x00too long"
-MOST_KEPT_BYTES = 1 << 20
-"""Of a job, whatever its line breaks make of it: of a line, and of all lines that a verdict depends on."""
 MOST_ANSWER_BYTES = 8000
 """Of a line: Grid Engine reads it into 10000 bytes, and does not count."""
 MOST_LINES, MOST_DEATHS = 64, 100
@@ -60,7 +63,8 @@ MOST_FILE_BYTES, MOST_USERS, TICKET_S = 4 << 20, 10000, 30 * 86400
 # What may stand in an answer, one pattern a kind of line; names and values of ours only.
 LINES = re.compile(
     r"PARAM ac [^\x00-\x1f\x7f]+"
-    r"|PARAM h u|PARAM r y"
+    r"|PARAM h u|PARAM r y|PARAM (?:global_)?l_hard [^\x00-\x1f\x7f]+|PARAM ckpt outrider_machine"
+    r"|ENV ADD OUTRIDER_MACHINE run=vm[a-zA-Z0-9.,=_-]{1,100}|ENV DEL OUTRIDER_MACHINE"
     r"|ENV ADD OUTRIDER_TICKET [0-9a-zA-Z._-]{1,300}"
     r"|ENV DEL OUTRIDER_TICKET|ENV ADD OUTRIDER_RESERVED 1"
     r"|RESULT STATE (?:ACCEPT|CORRECT|REJECT [ -~]{1,400})"
@@ -72,7 +76,9 @@ VALUES = {
     "format": (re.compile(r"[a-z0-9+_-]{1,32}"), "qcow2, raw, squashfs, sif or file"),
     "private": (re.compile(r"true|false|yes|no"), "true or false"),
     "name": (re.compile(r"[^\x00-\x1f\x7f]{1,200}"), "up to 200 characters on one line"),
-    "preemptible": (re.compile(r"requeue|no"), "requeue or no: there is no virtual machine to suspend"),
+    "preemptible": (re.compile(r"requeue|suspend|no"), "requeue, suspend or no"),
+    "run": (re.compile(r"vm"), "vm, or leave it out"),
+    "boot": (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}"), "the name of a kernel of the site's, or disk"),
 }
 CONTEXT = re.compile(r"[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*")
 OURS = ("USER", "JOB_ID")
@@ -177,8 +183,8 @@ def parsed(text):
     found = {}
     for key, sign, value in pairs:
         key, value = key.strip(), value.strip()
-        if sign and key in ("checkpoint", "grace", "run", "boot"):
-            raise Mistake(f"Grid Engine neither signals a job nor runs it in a machine: leave {key} out")
+        if sign and key in ("checkpoint", "grace"):
+            raise Mistake(f"Grid Engine signals no job: leave {key} out")
         if not sign or key not in VALUES:
             raise Mistake(f"{key[:40]!r} is not a key of its metadata: use {', '.join(VALUES)}")
         if key in found:
@@ -188,6 +194,8 @@ def parsed(text):
         found[key] = value
     if "image" not in found:
         raise Mistake("its metadata names no image: write -ac OUTRIDER=image=ADDRESS")
+    if machines.contradiction(found):
+        raise Mistake(machines.contradiction(found))
     return found
 
 
@@ -250,7 +258,7 @@ class Job:
     def answer(self, site, now_s):
         text, is_in_context = self.metadata()
         if text is None:  # a job of ours hands its ticket on to jobs that it submits with -V
-            lines = ["ENV DEL " + TICKET] * (TICKET in self.environment)
+            lines = ["ENV DEL " + name for name in (TICKET, MACHINE) if name in self.environment]
             lines += [MARKED] * self._is_in_reservation()
             if self._waits_for_its_turn(site.queues()):
                 lines += [HOLD, self._with_context([HELD + "=1"])]
@@ -264,7 +272,8 @@ class Job:
                 f"no image comes to the nodes of reservation {self.parameters['ar'][:10]}, if it is not "
                 f"Outrider's: leave out -ar; if it is, add -l {OF_RESERVATIONS[0]}=TRUE"
             )
-        if found.get("preemptible") == "requeue":
+        lines += self._in_machine(site, found)
+        if found.get("preemptible") in ("requeue", "suspend"):
             lines.append(self._with_rerun(is_reserved))
         if not is_reserved and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
             # Whatever is written here Grid Engine makes a user's hold, so that it is marked as ours.
@@ -279,6 +288,20 @@ class Job:
         named = self.parameters.get("q_hard", "").split(",")[0].partition("@")[0] or "*"
         is_held = self.parameters.get("h", "").strip("n")
         return named in queues and not is_held and not self._is_in_reservation()
+
+    def _in_machine(self, site, found):
+        if found.get("run") != "vm":
+            return ["ENV DEL " + MACHINE] * (MACHINE in self.environment)
+        if not site.get("machines", True):
+            raise Mistake("this site has no virtual machines for jobs: leave run=vm out")
+        environments = [str(each) for each in site.get("machine_environments", [])]
+        trouble = machines.obstacle(found, self.parameters, environments)
+        if trouble:
+            raise Mistake(trouble)
+        lines = machines.changes(found, self.parameters)
+        if any(len(line.encode("utf-8", "surrogateescape")) > MOST_ANSWER_BYTES for line in lines):
+            raise Mistake(f"its requests have more than {MOST_ANSWER_BYTES} bytes")
+        return lines
 
     def _with_rerun(self, is_reserved):
         if is_reserved or self.parameters.get("t_max", "1") != "1":  # -r n is as if nothing were said
@@ -348,38 +371,6 @@ def verdict(lines, site, now_s):
 def _refusal(text):
     plain = "".join(letter if " " <= letter <= "~" else "?" for letter in text)
     return "RESULT STATE REJECT " + plain[:400]
-
-
-class Lines:
-    """What is read, line by line; of one that is longer than the limit no more is kept."""
-
-    def __init__(self):
-        self._parts, self._bytes = [], 0
-
-    @property
-    def is_between(self):
-        """Whether the last line has ended."""
-        return not self._bytes
-
-    def of(self, data):
-        """The lines that end in these bytes, which are fewer than the limit."""
-        *lines, rest = data.split(b"\n")
-        if lines:
-            if self._parts:
-                self._add(lines[0])
-                lines[0] = b"".join(self._parts)
-            self._parts, self._bytes = [], 0
-        if rest:
-            self._add(rest)
-        return lines
-
-    def _add(self, part):
-        left = MOST_KEPT_BYTES - self._bytes
-        self._bytes += len(part)
-        if len(part) <= left:
-            self._parts.append(part)
-        elif left >= 0:
-            self._parts.append(part[:left] + TOO_LONG.encode())
 
 
 class Conversation:

@@ -1,11 +1,13 @@
-"""The verb that tells what this node has for jobs in virtual machines."""
+"""What this node has for jobs in virtual machines, and what is left of theirs."""
 
 from __future__ import annotations
 
-from cachemgr.base.errors import NotAllowed
+from cachemgr.base.errors import CacheError, NotAllowed
+from cachemgr.daemon.verbs import access
+from cachemgr.machines.batch import kept
 from cachemgr.machines.keeper import PROGRAM
 from cachemgr.machines.qemu.accelerator import find_facts
-from cachemgr.protocol import MachineFacts, NoFields
+from cachemgr.protocol import JOB_OWNER, Discarded, ListedMachines, MachineFacts, NoFields, ReleaseRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,3 +30,22 @@ def machines(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Mac
         processor=found.processor,
         free_bytes=disk.free_bytes(node.pool.layout.root),
     )
+
+
+def kept_machines(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedMachines:
+    """Of which jobs there are machines here, saved or not."""
+    request.read(NoFields)
+    access.require_privilege(caller, "listing all jobs' machines")
+    return ListedMachines(tuple(f"{JOB_OWNER}{each.job}" for each in kept.kept_machines()))
+
+
+def discard(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Discarded:
+    """Remove the machine of a job that is gone. Each is ended with the rights of its user."""
+    access.require_privilege(caller, "discarding a job's machine")
+    owner = request.read(ReleaseRequest).owner
+    found = [each for each in kept.kept_machines() if f"{JOB_OWNER}{each.job}" == owner]
+    for each in found:
+        if not kept.discard(each):
+            raise CacheError(f"the machine of {owner} could not be removed: look at {kept.FOLDER}")
+        node.log.info("machine of a job that is gone", owner=owner, uid=each.uid)
+    return Discarded(len(found))

@@ -31,6 +31,8 @@ VERBS: dict[str, Verb] = {
     "stats": looking.stats,
     "metrics": looking.metrics,
     "machines": machining.machines,
+    "kept-machines": machining.kept_machines,
+    "discard": machining.discard,
     "add": adding.add,
     "pin": leasing.pin,
     "unpin": leasing.unpin,

@@ -2,6 +2,8 @@
 
     machine run=vm,memory=512,boot=debian SCRIPT ARGUMENT …
     machine tidy JOB                        as the epilog calls it, with the user's rights
+    machine console JOB                     the console of its guest
+    machine discard JOB                     as the node's daemon calls it for a job that is gone
 
 The submit filter puts `#!/usr/lib/outrider/machine run=vm,…` above the script's own first line. The machine
 is kept in a folder of the job's user on the node. A job that is told to be suspended (USR1) saves its
@@ -22,7 +24,9 @@ from cachemgr.base.disk import RealDisk, replace_file
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, WrongBytes
 from cachemgr.machines import states
 from cachemgr.machines.batch.bootfiles import BootFiles, boot_files
+from cachemgr.machines.batch.console import VERB, console
 from cachemgr.machines.batch.image import BaseImage, base_image
+from cachemgr.machines.batch.kept import DISCARD
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
 from cachemgr.machines.machine import Machine
@@ -45,11 +49,13 @@ FOLDER_PREFIX = "job-"
 GRACE_S = 20.0
 """What a job has between TERM and its end, less than Slurm's KillWait of 30 s."""
 DISK = "root"
+ENDED = ".ended"
 FAILED_STATUS = 125
 MOST_SCRIPT_BYTES = 16 << 20
 MOST_MARK_BYTES = 4096
 TRIES = 12
 PAUSE_S = 5.0
+KEY = re.compile(r"[0-9]{1,10}(-[0-9]{1,10})?")
 OPTION = re.compile(r"[a-z]{1,16}=[A-Za-z0-9._-]{1,64}")
 NOT_FOR_GUESTS = re.compile(r"LD_.*|PYTHON.*|OUTRIDER_(IMAGE|MACHINES?|TICKET)|TMPDIR|TMP|BASH_FUNC_.*")
 
@@ -66,6 +72,10 @@ def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
     try:
         if len(arguments) == 2 and arguments[0] == TIDY:
             return tidy(arguments[1], site or real_site(os.uname().nodename, PROGRAM))
+        if len(arguments) == 2 and arguments[0] == VERB:
+            return console(_folder(_key(arguments[1])))
+        if len(arguments) == 2 and arguments[0] == DISCARD:
+            return discard(arguments[1], site or real_site(os.uname().nodename, PROGRAM))
         return _main(arguments, os.environ, site or real_site(os.uname().nodename, PROGRAM))
     except (CacheError, OSError) as error:
         _say(str(error))
@@ -80,12 +90,17 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
     make_private(os.path.dirname(folder))
     machine = Machine(folder, site)
     mark = SavedMark(environment.get("HOME", ""), job.key)
+    ended = mark.take_end()
+    if ended is not None and job.attempt > 0:
+        return ended
     image = base_image(site.disk, environment.get("OUTRIDER_IMAGE", ""))
     wish = _continued(machine, job, image)
     if wish is None:
         elsewhere = mark.elsewhere(machine.place)
         if elsewhere:
             _say(f"the machine of this job is saved at {elsewhere}: it can continue there alone")
+            if job.elsewhere_status is not None:
+                return job.elsewhere_status
             return _given_back(job, site, caught)
         _remove_forgotten(machine, job)
         wish = _wish(job, options, image, _script(script), rest, environment)
@@ -94,6 +109,9 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
         mark.write(machine.place)
         return _given_back(job, site, caught)
     mark.remove()
+    if job.comes_back and caught.was_to_save:
+        # It could not be saved, and has run to its end: it is not to begin anew.
+        mark.write_end(status)
     _remove(machine)
     return status
 
@@ -105,6 +123,17 @@ def tidy(key: str, site: MachineSite) -> int:
     if os.path.isdir(machine.folder):
         _ended(machine, but=(states.SUSPENDED,))
     return 0
+
+
+def discard(key: str, site: MachineSite) -> int:
+    """Remove all that is left of a job that is gone, its saved machine, too."""
+    machine = Machine(_folder(key), site)
+    if os.path.isdir(machine.folder):
+        _ended(machine)
+    mark = SavedMark(os.environ.get("HOME", ""), key)
+    mark.remove()
+    mark.take_end()
+    return 0 if not os.path.lexists(machine.folder) else FAILED_STATUS
 
 
 def _ended(machine: Machine, but: Sequence[str] = ()) -> None:
@@ -165,6 +194,14 @@ def understood(
 
 def _folder(key: str) -> str:
     return f"{MACHINES}/outrider-{os.geteuid()}/{FOLDER_PREFIX}{key}"
+
+
+def _key(text: str) -> str:
+    """A job as its user calls it, as its folder is called."""
+    key = text.replace(".", "-")
+    if KEY.fullmatch(key) is None:
+        raise BadRequest(f"{text[:40]!r} is no job's number")
+    return key
 
 
 def _continued(machine: Machine, job: BatchJob, image: BaseImage) -> MachineWish | None:
@@ -285,6 +322,21 @@ class SavedMark:
         if self._folder:
             with suppress(OSError):
                 os.unlink(self._path)
+
+    def write_end(self, status: int) -> None:
+        """The job is over, and may be started once more all the same."""
+        if self._folder:
+            with suppress(OSError):
+                os.makedirs(self._folder, 0o700, exist_ok=True)
+                replace_file(RealDisk(), f"{self._path}{ENDED}", f"{status}\n".encode())
+
+    def take_end(self) -> int | None:
+        """How it ended, if that was written down; told once."""
+        with suppress(OSError, ValueError):
+            noted = int(RealDisk().read(f"{self._path}{ENDED}", MOST_MARK_BYTES))
+            os.unlink(f"{self._path}{ENDED}")
+            return noted
+        return None
 
 
 def _say(words: str) -> None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ASK_S = 10
+IN_ERROR = 100
+"""A job that ends with it is in Grid Engine's error state, until somebody clears that."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,10 @@ class BatchJob:
     """The command that prints the numbers of all jobs of this user."""
     ends_well: bool = True
     """Whether it ends with 0 when it is back in the queue."""
+    elsewhere_status: int | None = None
+    """With which it ends where its machine is not, if no command gives it back."""
+    comes_back: bool = False
+    """Whether it is started again after it was told to save its machine, however it has ended since."""
 
     def give_back(self) -> bool:
         """Whether the batch system has taken it back. It may end this process meanwhile."""
@@ -81,13 +87,16 @@ def _of_slurm(environment: Mapping[str, str]) -> BatchJob:
 
 
 def _of_grid_engine(environment: Mapping[str, str]) -> BatchJob:
-    """A job that was told to migrate goes back by ending; its hold was set before."""
+    """A job that was told to migrate goes back by ending; its hold was set before. Where its machine is not,
+    it has to end in Grid Engine's error state, lest it start there again and again."""
     task = environment["SGE_TASK_ID"]
     key = _number(environment["JOB_ID"]) + (f"-{task}" if task.isdigit() else "")
     return BatchJob(
         key=key,
         cpus=_count(environment.get("NSLOTS", "1")),
         attempt=_count(environment.get("RESTARTED", "0")),
+        elsewhere_status=IN_ERROR,
+        comes_back=True,
     )
 
 

@@ -40,6 +40,8 @@ class CommandParts:
     qemu: QemuFacts
     layers: Mapping[str, Sequence[str]]
     """For each writable disk the files of its layers, the lowest first."""
+    first_layer: int
+    """The generation of the lowest."""
     sockets: Mapping[str, int]
     extras: Sequence[tuple[str, str]] = ()
     """Read-only disks that are made here: name and file."""
@@ -69,7 +71,10 @@ def command_line(wish: MachineWish, parts: CommandParts) -> list[str]:
         line += ["-kernel", wish.kernel, "-append", wish.append]
         line += [] if wish.initrd is None else ["-initrd", wish.initrd]
     for number, disk in enumerate(wish.disks):
-        line += _disk(disk, parts.layers.get(disk.name, ()), bus, boots=number == 0 and wish.kernel is None)
+        line += _disk(
+            disk, parts.layers.get(disk.name, ()), parts.first_layer, bus,
+            boots=number == 0 and wish.kernel is None,
+        )  # fmt: skip
     for name, path in parts.extras:
         line += [*_file(f"{name}-0", path, "raw", is_read_only=True), *_drive(name, f"{name}-0", bus, "")]
     if wish.job is not None:
@@ -118,15 +123,15 @@ def _escaped(path: str) -> str:
     return path.replace(",", ",,")
 
 
-def _disk(disk: MachineDisk, layers: Sequence[str], bus: str, *, boots: bool) -> list[str]:
+def _disk(disk: MachineDisk, layers: Sequence[str], first: int, bus: str, *, boots: bool) -> list[str]:
     """A disk as nodes, each naming the one below: no path that a file contains is ever opened."""
     line: list[str] = []
     top = None
     if disk.path is not None:
         line += _file(f"{disk.name}-0", disk.path, disk.format, is_read_only=True)
         top = f"{disk.name}-0"
-    for number, path in enumerate(layers, 1):
-        is_lower = number < len(layers)
+    for number, path in enumerate(layers, first):
+        is_lower = path != layers[-1]
         line += _file(f"{disk.name}-{number}", path, "qcow2", is_read_only=is_lower, backing=top)
         top = f"{disk.name}-{number}"
     assert top is not None

@@ -1,8 +1,10 @@
-"""`outrider jobs`, `suspend`, `resume`, and what `show` and `explain` say of a job and its image."""
+"""`outrider jobs`, `suspend`, `resume`, `console`; what `show` and `explain` say of a job and its image."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
@@ -12,7 +14,7 @@ from outrider_client.transport import in_path
 if TYPE_CHECKING:
     from outrider.service.answers import JobDetails, JobView
 
-JOB_STATES = ("resolving", "refused", "waiting", "staging", "staged", "running")
+JOB_STATES = ("resolving", "refused", "waiting", "staging", "staged", "running", "suspended")
 _JOBS = """Best-effort jobs that name an image. No column of the table has blanks in it, except the last.
 
 examples:
@@ -34,6 +36,14 @@ examples:
   outrider resume 4711
 """
 
+_CONSOLE = """What the guest says on its first serial port, and what is typed into it; Control and ] leave it.
+With Slurm it is reached by a step of the job, else by ssh to the job's node.
+
+examples:
+  outrider console 4711
+"""
+ON_NODE = "/usr/lib/outrider/machine"
+
 
 def add(commands: Subparsers) -> None:
     parser = add_asking(
@@ -47,6 +57,8 @@ def add(commands: Subparsers) -> None:
     ):
         parser = add_asking(commands, name, run, words, more)
         parser.add_argument("jobs", nargs="+", metavar="JOB", help="the batch system's number of a job")
+    parser = add_asking(commands, "console", console, "the console of a job's machine", _CONSOLE)
+    parser.add_argument("job", metavar="JOB", help="the batch system's number of a job")
 
 
 def jobs(arguments: argparse.Namespace) -> None:
@@ -66,6 +78,30 @@ def suspend(arguments: argparse.Namespace) -> None:
 
 def resume(arguments: argparse.Namespace) -> None:
     _order(arguments, "continues as soon as there is room; outrider show {} says when", is_suspended=False)
+
+
+def console(arguments: argparse.Namespace) -> None:
+    from outrider.cli.errors import InputError, MissingPartError
+    from outrider.service.answers import JobDetails
+
+    asking = session(arguments)
+    details = asking.shown(JobDetails, asking.client.get(f"/v1/jobs/{in_path(arguments.job)}"))
+    if details is None:
+        return
+    job = details.job
+    if job.state != "running" or job.node_count != 1:
+        raise InputError(f"job {job.job} is {job.state}: only one that runs in a machine has a console")
+    argv = [ON_NODE, "console", job.job]
+    if shutil.which("srun"):
+        # Without a terminal there is none to pass on.
+        terminal = ["--pty"] if os.isatty(0) else []
+        argv = ["srun", f"--jobid={job.job}", "--overlap", "--nodes=1", "--ntasks=1", *terminal, *argv]
+    else:
+        argv = ["ssh", *(["-t"] if os.isatty(0) else []), "--", job.nodes, *argv]
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        raise MissingPartError(f"{argv[0]} cannot be run: {error.strerror}") from error
 
 
 def _order(arguments: argparse.Namespace, words: str, *, is_suspended: bool) -> None:

@@ -10,6 +10,12 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from typing import TYPE_CHECKING
+
+from outrider.rms.saved import SavedMachine
+
+if TYPE_CHECKING:
+    from outrider.rms.gridengine.parsing import Detail
 
 METADATA = "OUTRIDER"
 TAG = "OUTRIDER_TAG"
@@ -19,12 +25,20 @@ QUEUES = "OUTRIDER_QUEUES"
 """The queues that a job's user asked for, kept while it is led to nodes; `*` for any."""
 SAVED = "OUTRIDER_SAVED"
 """Of a job that was suspended, while it is."""
+MACHINE = "OUTRIDER_MACHINE_SAVED"
+"""Of a job whose machine was told to save itself: where that is, and what is left of the job's time."""
 HELD = "OUTRIDER_HELD"
 """Of a job whose user's hold is the submit filter's: it can set no other kind."""
 ENCODED = "base64:"
 PLAIN = re.compile(r"[A-Za-z0-9_.:/@%+~?&;=-][A-Za-z0-9_.:/@%+~?&;= -]*(?<! )")
 LOW_COMMA = "\N{SINGLE LOW-9 QUOTATION MARK}"
 MOST_NOTE_CHARACTERS = 500
+CHECKPOINT = "outrider_machine"
+"""The checkpoint environment that the submit filter gives a job whose script runs in a virtual machine."""
+MEMORY = ("mem_free", "mf")
+_AMOUNT = re.compile(r"([0-9]{1,15})(?:\.0*)?([kKmMgG]?)")
+_UNITS = {"": 1, "k": 1000, "K": 1 << 10, "m": 10**6, "M": 1 << 20, "g": 10**9, "G": 1 << 30}
+_SAVED = re.compile(r"([A-Za-z0-9._-]{1,255}):([0-9]{1,12}):([0-9]{1,12}):([0-9]{1,12})")
 
 
 def encoded(text: str) -> str:
@@ -48,3 +62,30 @@ def shown(text: str) -> str:
     """A note as people read it in qstat: one line, with a sign for commas that looks like one."""
     line = "".join(letter if letter.isprintable() else " " for letter in text)
     return line.replace(",", LOW_COMMA).replace('"', "”").strip()[:MOST_NOTE_CHARACTERS] or "-"
+
+
+def runs_in_machine(detail: Detail) -> bool:
+    """Whether a job was given the means to save its machine."""
+    return detail.checkpoint == CHECKPOINT and METADATA in detail.context
+
+
+def machine_bytes(detail: Detail) -> int:
+    """The memory that it asks for its machine; 0 if it does not say, or has none."""
+    for name, text in detail.requests if runs_in_machine(detail) else ():
+        found = _AMOUNT.fullmatch(text) if name in MEMORY else None
+        if found is not None:
+            return int(found[1]) * _UNITS[found[2]]
+    return 0
+
+
+def saved_machine(detail: Detail) -> SavedMachine | None:
+    """Where its machine is saved, or about to be; its user could have written that."""
+    found = _SAVED.fullmatch(detail.context.get(MACHINE, ""))
+    if found is None or not runs_in_machine(detail):
+        return None
+    return SavedMachine(node=found[1], limit_s=int(found[2]), run_s=int(found[3]), asked_s=int(found[4]))
+
+
+def machine_word(machine: SavedMachine) -> str:
+    """The same, as a word of the job's context."""
+    return f"{MACHINE}={machine.node}:{machine.limit_s}:{machine.run_s}:{machine.asked_s}"

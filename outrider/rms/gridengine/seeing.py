@@ -103,7 +103,10 @@ def jobs(
         if detail is None:
             continue
         job = _job(detail, row, row.number in held, reservations, settings)
-        job = replace(job, eligible=eligible.get(row.number, ()))
+        machine = context.saved_machine(detail)
+        # Its machine is there and nowhere else.
+        may_run_on = eligible.get(row.number, ()) if machine is None else (machine.node,)
+        job = replace(job, eligible=may_run_on)
         before = seen.get(job.key)
         if before is not None:
             kept = before if before.state is JobState.PENDING else job
@@ -145,6 +148,8 @@ def _job(
         has_failed="E" in row.state,
         tag=context.decoded(detail.context.get(context.TAG, "")),
         can_requeue=detail.may_rerun and not row.task,
+        can_save=context.runs_in_machine(detail) and not row.task,
+        machine_bytes=context.machine_bytes(detail),
         tasks=1 if is_placed else count(row.task),
         queue=_queue(detail, row, settings),
     )

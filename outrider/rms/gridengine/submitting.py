@@ -8,6 +8,7 @@ from outrider.core.model import Resources
 from outrider.rms.base import Refused, Submission
 from outrider.rms.gridengine import context
 from outrider.rms.gridengine.settings import GridEngineSettings
+from outrider.rms.saved import SavedMachine
 
 
 def arguments(
@@ -47,6 +48,13 @@ def arguments(
 def requests(wanted: Mapping[str, str]) -> str:
     """The argument of -l."""
     return ",".join(f"{name}={text}" for name, text in sorted(wanted.items()))
+
+
+def time_left(machine: SavedMachine | None, wanted: Mapping[str, str]) -> list[str]:
+    """The requests with which a job goes on: Grid Engine gives each run the whole limit."""
+    if machine is None or not machine.limit_s:
+        return []
+    return ["-l", requests({**wanted, "h_rt": str(machine.left_s)})]
 
 
 def slots(

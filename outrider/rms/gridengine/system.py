@@ -25,6 +25,7 @@ from outrider.rms.gridengine.parsing import Advance
 from outrider.rms.gridengine.settings import GridEngineSettings
 from outrider.rms.gridengine.snapshot import Snapshot, of_one_job, reserved_anew, selected, take
 from outrider.rms.knocking import Knocking
+from outrider.rms.saved import saved_again
 
 EXECD_PORT = 6445
 """Where execds listen unless SGE_EXECD_PORT or the service sge_execd says otherwise."""
@@ -163,7 +164,10 @@ class GridEngine:
         mark = ["-dc", context.HELD] if is_filters else []
         # One command for all, since jobs come in bursts. A hold of the filter's is a user's.
         holds = "US" if is_filters else "S"
-        self._alter(found, *self._led(snapshot, found, nodes), *carried, *mark, "-h", holds)
+        detail = snapshot.details[_number(job)]
+        requests = dict(seeing.own_wishes(detail, self._settings).requests)
+        left = submitting.time_left(context.saved_machine(detail), requests)
+        self._alter(found, *self._led(snapshot, found, nodes), *left, *carried, *mark, "-h", holds)
         if _number(job) in snapshot.troubled:
             # Ends the state E of a start that failed.
             self._commands.attempt("qmod", "-cj", job)
@@ -217,7 +221,9 @@ class GridEngine:
         if found.state is JobState.HELD:
             raise Refused(f"job {job} is held, not suspended: release it")
         if found.state is JobState.SUSPENDED:
-            self._commands.ask("qrls", "-h", "s", _number(job))
+            if not found.can_save:
+                # A machine has to be led to its node: it waits for that, held.
+                self._commands.ask("qrls", "-h", "s", _number(job))
             self._commands.ask("qalter", "-dc", context.SAVED, _number(job))
 
     def signal(self, job: str, name: str, start_s: int) -> None:
@@ -242,7 +248,29 @@ class GridEngine:
             self._commands.ask("qmod", "-rj", job)
 
     def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
-        raise Refused(f"job {job} cannot be saved: Grid Engine's jobs do not run in machines yet")
+        """By the checkpoint environment that the submit filter has given it, whose command waits until the
+        machine is saved."""
+        snapshot = self._snapshot_for(job)
+        found, detail = self._job(snapshot, job), snapshot.details[_number(job)]
+        if not found.can_save:
+            raise Refused(f"job {job} cannot be saved: it runs in no machine, or is an array's")
+        if found.state is JobState.SUSPENDED:
+            raise Refused(f"job {job} is suspended: resume it")
+        noted = ["-h", "s", "-ac", f"{context.NOTE}={context.shown(reason)}"]
+        if found.state not in ON_NODES:
+            self._alter(found, *noted)
+            return
+        if found.start_s != start_s:
+            raise Refused(f"job {job} runs since {found.start_s}, not since {start_s}: it has come back")
+        before, now_s = context.saved_machine(detail), self._clock.now_s()
+        machine = saved_again(before, found.nodes[0], found.limit_s, start_s, now_s)
+        if before is None or before.run_s != start_s:
+            noted += ["-ac", context.machine_word(machine)]
+        # Held first, lest it go on at once, on any node.
+        self._alter(found, *noted, *(["-ac", f"{context.SAVED}=1"] if is_kept else []))
+        done = self._commands.attempt("qmod", "-sj", _number(job))
+        if done.code != 0 and b"already" not in done.text:
+            raise self._commands.failure(("qmod", "-sj"), done)
 
     def cancel(self, job: str, reason: str) -> None:
         try:

@@ -15,6 +15,8 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from outrider.rms.saved import SavedMachine
+
 MARK = '{"outrider":1'
 HINT = '{"outrider-hint":'
 """In an AdminComment by the submit filter: an image that it has noticed in a script."""
@@ -32,23 +34,6 @@ class NodeWish:
 
     required: str = ""
     excluded: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SavedMachine:
-    """A job's machine as it was saved: where, and what of the job's time was left when that run began."""
-
-    node: str
-    limit_s: int
-    run_s: int
-    """Since when the run went on."""
-    asked_s: int
-    """When it was told to save itself: no time is charged from then on."""
-
-    @property
-    def left_s(self) -> int:
-        """What of its time it has when it goes on."""
-        return max(1, self.limit_s - max(0, self.asked_s - self.run_s))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

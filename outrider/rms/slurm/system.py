@@ -15,6 +15,7 @@ from cachemgr.base.clock import WallClock
 from outrider.core.model import Resources
 from outrider.rms.base import Refused, RmsReservation, Sight, Submission, Unavailable
 from outrider.rms.commands import AccountOf
+from outrider.rms.saved import saved_again
 from outrider.rms.slurm.asking import Standing, check_not_over, check_run, standing, state_now
 from outrider.rms.slurm.booking import Booking
 from outrider.rms.slurm.commands import SlurmCommands
@@ -26,7 +27,6 @@ from outrider.rms.slurm.records import (
     MOST_COMMENT,
     JobRecord,
     NodeWish,
-    SavedMachine,
     comment_of,
     record_carried,
     with_ticket,
@@ -255,7 +255,9 @@ class SlurmSystem:
                 is_stopped=True,
                 is_suspended=is_kept,
                 priority=run.priority,
-                saved=saved_by(known, found.nodes[0], run.start_s, self._clock.now_s()),
+                saved=saved_again(
+                    known.record.saved, found.nodes[0], known.limit_s, run.start_s, self._clock.now_s()
+                ),
             )
             self._write(found, known, record, "Requeue=1")
             try:
@@ -412,16 +414,6 @@ class SlurmSystem:
             known = replace(known, record=record, is_managed=True)
         self._commands.ask("scontrol", "update", f"JobId={found.address}", *changes)
         self._seen.keep(known)
-
-
-def saved_by(known: SlurmJob, node: str, run_s: int, now_s: int) -> SavedMachine:
-    """What is noted of a machine that is told to save itself, once or again in the same run."""
-    before = known.record.saved
-    if before is None:
-        # Without a limit it has what its partition gives, each time.
-        return SavedMachine(node=node, limit_s=known.limit_s or 0, run_s=run_s, asked_s=now_s)
-    limit_s = before.limit_s if before.run_s == run_s else before.left_s
-    return SavedMachine(node=node, limit_s=limit_s, run_s=run_s, asked_s=now_s)
 
 
 def _with_ticket(known: SlurmJob, ticket: str) -> str:

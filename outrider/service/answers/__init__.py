@@ -218,8 +218,8 @@ class Explanation:
 class JobView:
     """A best-effort job that names an image, or one that runs in a reservation.
 
-    `state` is resolving, refused, waiting, staging, staged or running, or over if nothing but what was
-    decided is known any more; `held` whether the batch
+    `state` is resolving, refused, waiting, staging, staged, running or suspended, or over if nothing but what
+    was decided is known any more; `held` whether the batch
     system does not start it yet; `nodes` those on which its image is kept for it, or is to be;
     `ready_s` when it is expected on enough of them, or was there; `words` what its user is told.
     """

@@ -24,6 +24,7 @@ from cachemgr.protocol import (
     ImageEntry,
     ListedImages,
     ListedInstances,
+    ListedMachines,
     ListedShares,
     ListedTransfers,
     NameRequest,
@@ -138,6 +139,7 @@ def tell_daemon(
         if call.wants_images
         else {},
         jobs=_jobs(asking) if call.wants_images else (),
+        machines=_machines(asking) if call.wants_images else (),
         shares=_shares(asking) if call.wants_images else None,
     )
     return report_of(call.node, lists, results, clock.now_s())
@@ -189,6 +191,15 @@ def _jobs(asking: _Asking) -> tuple[str, ...]:
     """The owners of instances that are jobs; a user's have other names."""
     owners = {each.owner for each in asking.ask("instances", ListedInstances).instances}
     return tuple(sorted(owner for owner in owners if owner.startswith(JOB_OWNER))[:MOST_JOBS])
+
+
+def _machines(asking: _Asking) -> tuple[str, ...]:
+    """The jobs of which there are machines; none, as far as an older daemon can tell."""
+    try:
+        found = asking.order("kept-machines", NoFields(), ListedMachines).owners
+    except CacheError:
+        return ()
+    return tuple(owner for owner in found if owner.startswith(JOB_OWNER))[:MOST_JOBS]
 
 
 def _shares(asking: _Asking) -> tuple[Share, ...] | None:
@@ -288,6 +299,8 @@ class _OrdersOfACall:
                     self._stop(order)
                 case Release():
                     self._asking.send("release", ReleaseRequest(order.owner))
+                    if order.has_machine:
+                        self._asking.send("discard", ReleaseRequest(order.owner))
         except CacheError as error:
             return OrderResult(order=order, code=error.code, words=str(error))
         return OrderResult(order=order)

@@ -28,6 +28,7 @@ class Lists:
     room: NodeRoom | None = None
     jobs: tuple[str, ...] = ()
     """Jobs that have instances, as far as that was asked."""
+    machines: tuple[str, ...] = ()
     shares: tuple[Share, ...] | None = None
     """Who takes what, as far as that was asked and the daemon can say."""
 
@@ -44,6 +45,7 @@ def report_of(node: str, lists: Lists, results: tuple[OrderResult, ...], at_s: i
         images=images if lists.is_complete else None,
         results=results,
         jobs=lists.jobs,
+        machines=lists.machines,
         room=lists.room,
         shares=lists.shares,
     )

@@ -39,6 +39,8 @@ def as_a_site_has_it(cluster: GridEngineCluster) -> None:
 
     qconf("-rattr", "queue", "subordinate_list", "NONE", WORK)
     qconf("-dq", RESERVATIONS)
+    qconf("-rattr", "queue", "ckpt_list", conf.CHECKPOINT, WORK)
+    qconf("-dckpt", conf.MACHINE_CHECKPOINT)
     complexes = [line for line in qconf("-sc").splitlines() if not line.startswith("outrider_")]
     cluster.configure("c", "\n".join(complexes) + "\n")
     qconf("-du", ACCOUNT, "arusers")

@@ -8,12 +8,15 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cachemgr.machines.qemu.process import BLOCKED
 from tests.daemons.machines.counter import DISK_BYTES
 from tests.daemons.machines.engine import MIB, UID, Engine, wait_until
+
+FEW_LAYERS = str(Path(__file__).with_name("few_layers.py"))
 
 
 def test_suspended_machine_goes_on_where_it_was(engine: Engine, counter: str) -> None:
@@ -31,6 +34,32 @@ def test_suspended_machine_goes_on_where_it_was(engine: Engine, counter: str) ->
     engine.wait_until_counted("a", max(engine.counted("a")) + 3)
     engine("suspend", "a")
 
+    assert_counted(engine, "a")
+
+
+def test_machine_is_suspended_more_often_than_its_disks_may_have_layers(engine: Engine, counter: str) -> None:
+    def said(verb: str, *arguments: str) -> dict[str, Any]:
+        code, output, errors = engine.attempt(
+            verb, str(engine.machines / "a"), *arguments, module=(FEW_LAYERS,)
+        )
+        assert code == 0, errors
+        found: dict[str, Any] = json.loads(output)
+        return found
+
+    said("start", "--wish", counter)
+    layers = []
+    for _ in range(9):
+        engine.wait_until_counted("a", max(engine.counted("a"), default=0) + 3)
+        saved = said("suspend")["saved"]
+        layers.append(sum(name.endswith(".qcow2") for name in saved))
+        there = {path.name for path in (engine.machines / "a").glob("*.qcow2")}
+        assert there == {name for name in saved if name.endswith(".qcow2")}
+        said("resume")
+    engine.wait_until_counted("a", max(engine.counted("a")) + 3)
+    said("suspend")
+
+    assert max(layers) <= 4
+    assert layers != sorted(layers)
     assert_counted(engine, "a")
 
 

@@ -16,7 +16,10 @@ from outrider.cli.installing.gridengine.plan import GridChange
 from outrider.cli.installing.gridengine.site import joined, value, with_values
 
 RECORD = "/usr/lib/outrider/gridengine-before.json"
-SHOWN = {"queue attribute": "-sq", "environment attribute": "-sp", "queue": "-sq", "environment": "-sp"}
+SHOWN = {"queue attribute": "-sq", "environment attribute": "-sp", "queue": "-sq", "environment": "-sp",
+         "checkpoint": "-sckpt"}  # fmt: skip
+
+REMOVED = {"queue": "-dq", "environment": "-dp", "checkpoint": "-dckpt"}
 
 
 class Qconf:
@@ -112,6 +115,8 @@ def _put(change: GridChange, qconf: Qconf) -> None:
             qconf.give("-Aq", after)
         case "environment":
             qconf.give("-Ap", after)
+        case "checkpoint":
+            qconf.give("-Ackpt", after)
         case "manager":
             qconf.do("-am", change.name)
         case "reserver":
@@ -144,9 +149,9 @@ def _remove(change: GridChange, qconf: Qconf) -> bool:
             left = [line for line in lines if not line.startswith(f"{change.name} ")]
             if left != lines:
                 qconf.give("-Mc", "\n".join(left) + "\n")
-        case "queue" | "environment":
+        case "queue" | "environment" | "checkpoint":
             if qconf.shown(SHOWN[change.kind], change.name):
-                qconf.do("-dq" if change.kind == "queue" else "-dp", change.name)
+                qconf.do(REMOVED[change.kind], change.name)
         case "manager":
             if change.name in qconf.shown("-sm").split():
                 qconf.do("-dm", change.name)

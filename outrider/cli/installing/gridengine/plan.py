@@ -18,6 +18,13 @@ EPILOG = f"root@{FOLDER}/epilog $job_id $ja_task_id"
 PE_START = f"root@{FOLDER}/pe-start $pe_hostfile $host $job_id $ja_task_id $job_owner"
 STARTER = f"{FOLDER}/starter"
 SHEPHERD = f"{FOLDER}/shepherd"
+CHECKPOINT = "outrider_machine"
+"""By which the machine of a job that is suspended is saved; the submit filter names it."""
+CHECKPOINT_TEXT = (
+    f"ckpt_name {CHECKPOINT}\ninterface application-level\nckpt_command NONE\n"
+    f"migr_command {FOLDER}/suspend $job_pid\nrestart_command NONE\nclean_command NONE\nckpt_dir /tmp\n"
+    "signal NONE\nwhen xr\n"
+)
 HOOKS = {"prolog": PROLOG, "epilog": EPILOG, "starter": STARTER, "pe-start": PE_START}
 RESERVED = " reserved"
 """Tells the prolog that every job of its queue is in a reservation, those that name no image, too."""
@@ -34,7 +41,7 @@ SOON_S = 2
 NO_START = (*NOTHING, "/bin/true", "/usr/bin/true")
 
 Kind = Literal["queue attribute", "environment attribute", "configuration", "complex", "queue", "environment",
-               "manager", "reserver", "scheduler"]  # fmt: skip
+               "checkpoint", "manager", "reserver", "scheduler"]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +58,7 @@ class GridChange:
     def words(self) -> str:
         """For people."""
         what = f"{self.kind.removesuffix(' attribute')} {self.name}".strip()
-        if self.kind in ("queue", "environment"):
+        if self.kind in ("queue", "environment", "checkpoint"):
             return f"{what}: is made"
         if self.kind in ("manager", "reserver", "complex"):
             return f"{what}: is added"
@@ -98,6 +105,7 @@ def plan(site: GridSite, wishes: GridWishes) -> GridPlan:
     ]
     objects += _tightened(site, environments.values())
     objects += _attribute(site, site.work_queue, "pe_list", pe_list)
+    objects += _checkpoint(site, wishes)
     if wishes.reservation_queue not in site.queues:
         text = _reservations(site, wishes.reservation_queue, pe_list)
         objects.append(GridChange(kind="queue", name=wishes.reservation_queue, after=text))
@@ -194,8 +202,23 @@ def _reservations(site: GridSite, name: str, pe_list: str) -> str:
         "pe_list": pe_list,
         "complex_values": f"{COMPLEX}=TRUE" + (f",{own}" if own not in NOTHING else ""),
         "subordinate_list": f"{site.work_queue}=1",
+        "ckpt_list": _checkpoints(site.work),
     }
     return with_values(site.work, values)
+
+
+def _checkpoint(site: GridSite, wishes: GridWishes) -> Iterator[GridChange]:
+    """What saves machines, in the queues where they run."""
+    if CHECKPOINT not in site.checkpoints:
+        yield GridChange(kind="checkpoint", name=CHECKPOINT, after=CHECKPOINT_TEXT)
+    for queue in (site.work_queue, wishes.reservation_queue):
+        if queue in site.queues:
+            yield from _attribute(site, queue, "ckpt_list", _checkpoints(site.queues[queue]))
+
+
+def _checkpoints(queue: str) -> str:
+    named = [each for each in words(value(queue, "ckpt_list")) if each not in NOTHING]
+    return " ".join(dict.fromkeys([*named, CHECKPOINT]))
 
 
 def _attribute(site: GridSite, queue: str, key: str, after: str) -> Iterator[GridChange]:

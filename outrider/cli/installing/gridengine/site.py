@@ -34,6 +34,8 @@ class GridSite:
     hosts: tuple[str, ...]
     duration_offset_s: int
     scheduler: str = ""
+    checkpoints: frozenset[str] = frozenset()
+    """The names of the checkpoint objects."""
     schedule_interval_s: int = 1
     """How often it is looked which jobs can start, beside when one was submitted or has ended."""
 
@@ -82,6 +84,7 @@ def read_site(runner: ProgramRunner, work_queue: str, others: tuple[str, ...]) -
         hosts=tuple(asked("-sel").split()),
         duration_offset_s=_offset(scheduler),
         scheduler=scheduler,
+        checkpoints=frozenset(asked("-sckptl").split()),
         schedule_interval_s=duration_s(value(scheduler, "schedule_interval") or "0:0:1") or 1,
     )
 

@@ -53,7 +53,7 @@ class TcpSection(Section):
         return self
 
 
-WITHOUT_MACHINES = ("embedded", "gridengine")
+WITHOUT_MACHINES = ("embedded",)
 """Batch systems whose jobs run on their nodes alone."""
 
 

@@ -53,20 +53,26 @@ class JobOrders:
         self._seen_before, self._seen = self._seen, frozenset(keys)
 
     def compare(self, report: NodeReport) -> tuple[str, ...]:
-        """Have instances removed whose jobs are gone: missing at two looks in a row."""
+        """Have instances and machines removed whose jobs are gone: missing at two looks in a row."""
         if self._seen is None or self._seen_before is None:
             return ()
+        # Where there are none for jobs, folders that look like machines are somebody else's.
+        machines = report.machines if self._site.settings.allows_machines else ()
+        if (status := self._node_orders.statuses.get(report.node)) is not None:
+            status.machines = frozenset(machines)
         gone = [
             owner
-            for owner in report.jobs
+            for owner in dict.fromkeys((*report.jobs, *machines))
             if (job := job_of_owner(owner)) is not None
             and job not in self._seen
             and job not in self._seen_before
         ]
         for owner in gone:
             self._node_orders.release(report.node, owner, self._site.now_s)
-            self._log.info("instance of a job that is gone", node=report.node, owner=owner)
-        return tuple(f"node {report.node} has an instance of {owner}, which is gone" for owner in gone)
+            self._log.info("instance or machine of a job that is gone", node=report.node, owner=owner)
+        return tuple(
+            f"node {report.node} has an instance or a machine of {owner}, which is gone" for owner in gone
+        )
 
     def _drop(self, subject: str) -> None:
         """Earlier orders are void, but for one on its way: what comes next waits for that."""

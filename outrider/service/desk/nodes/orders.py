@@ -439,7 +439,7 @@ class NodeOrders:
             yield Stop(digest=digest)
         for owner, at_s in status.releases.items():
             if at_s <= now_s:
-                yield Release(owner=owner)
+                yield Release(owner=owner, has_machine=owner in status.machines)
         for (digest, owner), at_s in status.unpins.items():
             if at_s <= now_s:
                 yield Unpin(digest=digest, owner=owner)

@@ -187,7 +187,7 @@ def saving_s(settings: Settings, memory_bytes: int) -> int:
 
 
 def _memory_bytes(job: RmsJob) -> int:
-    return dict(job.resources.amounts).get("memory_mib", 0) << 20
+    return job.machine_bytes or dict(job.resources.amounts).get("memory_mib", 0) << 20
 
 
 def refusal_of(settings: Settings, lines: JobLines, job: RmsJob) -> str:

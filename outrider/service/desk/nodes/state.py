@@ -75,6 +75,8 @@ class NodeStatus:
     stops: dict[str, None] = field(default_factory=dict)
     releases: dict[str, int] = field(default_factory=dict)
     """Owners of instances that are to go, and when to say so next."""
+    machines: frozenset[str] = frozenset()
+    """Owners of which it has machines, as far as the service has machines for jobs."""
     due_s: int | None = None
     compare_s: int = 0
     """When all its images are asked for next."""

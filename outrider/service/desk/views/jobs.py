@@ -35,6 +35,7 @@ from outrider.store.records import RecordedDecision
 MOST_DECISIONS = 100
 OVER = "over"
 """The state of a job of which nothing but decisions is known any more."""
+SUSPENDED = "suspended"
 EXPECTED = (Stage.STAGING, Stage.STAGED, Stage.RUNNING)
 
 
@@ -61,7 +62,7 @@ class JobViews:
             entry
             for entry in ordered[begin:]
             if request.user in (None, entry.job.user)
-            and (not request.states or entry.stage.value in request.states)
+            and (not request.states or shown_state(entry) in request.states)
         ]
         chosen = found[: request.most]
         return JobList(
@@ -143,7 +144,7 @@ class JobViews:
         return JobView(
             job=entry.key,
             user=entry.job.user,
-            state=entry.stage.value,
+            state=shown_state(entry),
             held=entry.job.state is JobState.HELD,
             image=_image(entry, is_shown=is_shown),
             nodes_wanted=entry.job.nodes_wanted,
@@ -214,3 +215,8 @@ def _image(entry: JobEntry, *, is_shown: bool) -> ImageView | None:
 
 def _may_read(entry: JobEntry, caller: Caller) -> bool:
     return caller.is_admin or caller.uid == entry.job.uid
+
+
+def shown_state(entry: JobEntry) -> str:
+    """How far a job is, in a word; a machine may be suspended at somebody's wish."""
+    return SUSPENDED if entry.job.state is JobState.SUSPENDED else entry.stage.value

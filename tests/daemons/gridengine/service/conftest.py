@@ -16,7 +16,9 @@ RATE_BITS_PER_S = 200_000_000
 LINK_BYTES_PER_S = 22_000_000
 SETTLE_S = 60
 AS_IT_IS_MADE = "root 666 character special file"
-JOBS = {"preemptible": True, "most_grace": "1m", "requeue_margin": "20s"}
+JOBS = {
+    "preemptible": True, "most_grace": "1m", "requeue_margin": "20s", "machines": True, "saving_rate": "20MB",
+}  # fmt: skip
 TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s", "note": "2s"}
 
 

@@ -81,7 +81,7 @@ def test_youngest_job_makes_way_in_time_and_comes_back(site: GridEngineSite) -> 
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
-        ("preemptible=suspend", (), "cannot be its preemptible"),
+        ("preemptible=suspend", (), "only a job in a virtual machine"),
         ("preemptible=requeue;checkpoint=USR1", (), "leave checkpoint out"),
         ("preemptible=requeue", ("-t", "1-3"), "leave out preemptible"),
     ],

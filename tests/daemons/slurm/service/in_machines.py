@@ -48,7 +48,8 @@ def submit(site: OutriderSite, image: ServedImage, work: str, *options: str, mor
 
 
 def said(site: OutriderSite, job: str) -> str:
-    return site.cluster.read(HEAD, f"{site.home()}/project/slurm-{job}.out")
+    # It is there once the job has begun, a moment after Slurm calls it running.
+    return site.cluster.run(HEAD, ["cat", f"{site.home()}/project/slurm-{job}.out"], check=False).stdout
 
 
 def wait_until_said(site: OutriderSite, job: str, word: str) -> None:

@@ -140,3 +140,44 @@ def test_owner_suspends_a_machine_and_lets_it_go_on(machines: OutriderSite) -> N
     assert counted_to(site, job, last)
     assert restarts(site, job) == "Restarts=1"
     assert kept_on(site, "n1") == []
+
+
+def test_job_that_is_cancelled_while_it_is_suspended_leaves_nothing(machines: OutriderSite) -> None:
+    site = machines
+    image = site.image("dropped.qcow2", 4 * MB)
+    job = submit(site, image, COUNTING.format(last=9000), "-c1", "-wn1")
+    wait_for(site, job, "RUNNING")
+    wait_until_said(site, job, "3")
+    site.outrider("suspend", job)
+    wait_for(site, job, "PENDING")
+    while_suspended = kept_on(site, "n1")
+
+    site.cluster.run(HEAD, ["scancel", job], user="ada")
+    site.cluster.wait_for(
+        "no machine",
+        lambda: kept_on(site, "n1") == [],
+        BOOT_S,
+        lambda: f"{kept_on(site, 'n1')}\n{site.logs()}",
+    )
+    marks = site.cluster.run(HEAD, ["ls", f"{site.home()}/.outrider/machines"], check=False).stdout.split()
+
+    assert while_suspended == [f"job-{job}"]
+    assert job not in marks
+
+
+def test_console_shows_what_the_guest_has_said(machines: OutriderSite) -> None:
+    site = machines
+    image = site.image("said.qcow2", 4 * MB)
+    work = "echo hello from within >/dev/console\n" + COUNTING.format(last=9000)
+    job = submit(site, image, work, "-c1", "-wn1")
+    wait_for(site, job, "RUNNING")
+    wait_until_said(site, job, "3")
+
+    told = site.outrider("console", job, check=False)
+    foreign = site.outrider("console", job, user="bob", check=False)
+    site.cluster.run(HEAD, ["scancel", job], user="ada")
+    ended(site, job)
+
+    assert "hello from within" in told.stdout, told.stderr
+    assert "hello from within" not in foreign.stdout
+    assert foreign.returncode != 0

@@ -12,11 +12,13 @@ import pytest
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import BadRequest, NotAllowed, Unsuitable
 from cachemgr.instances.qcow2 import overlay
+from cachemgr.machines.batch import main as program
 from cachemgr.machines.batch.bootfiles import boot_files
 from cachemgr.machines.batch.image import base_image
 from cachemgr.machines.batch.main import SavedMark, make_private, understood
 from cachemgr.machines.batch.system import job_here
 from cachemgr.machines.guest.archive import pack, unpack
+from cachemgr.machines.keeper import real_site
 from cachemgr.machines.wish import MIB
 
 DIGEST = "0123456789abcdef" * 4
@@ -162,6 +164,31 @@ def test_mark_names_another_place_at_which_the_machine_is_saved(tmp_path: Path) 
     assert mark.elsewhere("n2:/m") == ""
     mark.remove()
     assert mark.elsewhere("n1:/m") == ""
+
+
+def test_job_that_has_ended_and_is_started_once_more_ends_as_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(program, "base_image", lambda disk, path: begun.append(path))
+    monkeypatch.setattr(program, "MACHINES", str(tmp_path / "machines"))
+    (tmp_path / "machines").mkdir()
+    mark = SavedMark(str(tmp_path), "17")
+    again = {"JOB_ID": "17", "SGE_TASK_ID": "undefined", "RESTARTED": "2", "HOME": str(tmp_path)}
+    mark.write_end(3)
+    status = program._main(["run=vm,memory=96", "script"], again, real_site("n1", "/usr/bin/qemu"))
+    told_again = mark.take_end()
+    # A number that is used again is another job's.
+    mark.write_end(3)
+    with pytest.raises(FileNotFoundError, match="script"):
+        program._main(
+            ["run=vm,memory=96", "script"], {**again, "RESTARTED": "0", "OUTRIDER_IMAGE": "/image"},
+            real_site("n1", "/usr/bin/qemu"),
+        )  # fmt: skip
+
+    assert (status, told_again) == (3, None)
+    assert begun == ["/image"]
+    assert mark.take_end() is None
 
 
 def test_output_of_the_job_is_no_part_of_its_working_folder(tmp_path: Path) -> None:

@@ -269,3 +269,21 @@ def test_scheduler_that_looks_seldom_is_spoken_of_and_is_no_fault() -> None:
     assert "starts up to 15 s later" in words
     assert "qconf -msconf, schedule_interval 0:0:1" in words
     assert seldom.advice == often.advice, "which the doctor warns of"
+
+
+def test_machines_are_saved_by_a_checkpoint_object_that_both_queues_name() -> None:
+    changes = plan(site(reserved="NONE"), WISHES).objects
+    made = [each.kind for each in changes if each.name == "outrider_machine"]
+    named = {each.name: each.after for each in changes if each.key == "ckpt_list"}
+    theirs = site(reserved="NONE")
+    theirs = replace(
+        theirs,
+        checkpoints=frozenset({"outrider_machine", "own"}),
+        queues={name: f"{text}ckpt_list own outrider_machine\n" for name, text in theirs.queues.items()},
+    )
+
+    assert made == ["checkpoint"]
+    assert named == {"all.q": "outrider_machine", "outrider.q": "outrider_machine"}
+    assert not any(
+        "ckpt_list" in each.key or each.kind == "checkpoint" for each in plan(theirs, WISHES).objects
+    )

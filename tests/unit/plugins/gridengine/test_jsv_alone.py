@@ -134,9 +134,11 @@ def test_each_form_of_metadata_is_understood_and_kept_in_the_context(text: str) 
         ("digest: " + DIGEST, "names no image"),
         ("image: a\\ndigest: sha1:12", "cannot be its digest"),
         ("base64:!!", "is not base64"),
-        ("image: a\\npreemptible: suspend", "cannot be its preemptible"),
+        ("image: a\\npreemptible: suspend", "only a job in a virtual machine"),
         ("image: a\\npreemptible: requeue\\ncheckpoint: USR1", "leave checkpoint out"),
-        ("image: a\\nrun: vm", "leave run out"),
+        ("image: a\\nrun: container", "cannot be its run"),
+        ("image: a\\nboot: debian", "boot says nothing"),
+        ("image: a\\nrun: vm\\nformat: sif", "a machine has disks"),
         ("image: a\\ngrace: 60s", "leave grace out"),
     ],
 )

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, RmsNode
+from outrider.rms.saved import SavedMachine, saved_again
 from outrider.rms.slurm.jobs import SlurmJob
 from outrider.rms.slurm.nodes import SlurmNode
 from outrider.rms.slurm.placing import Places
@@ -16,7 +17,6 @@ from outrider.rms.slurm.records import (
     NOTHING,
     JobRecord,
     NodeWish,
-    SavedMachine,
     carried,
     comment_of,
     record_carried,
@@ -24,7 +24,6 @@ from outrider.rms.slurm.records import (
     ticket_in,
     with_ticket,
 )
-from outrider.rms.slurm.system import saved_by
 
 FULL = JobRecord(
     sentence="image ready at 14:03",
@@ -134,15 +133,17 @@ def test_ticket_takes_the_place_of_a_record_in_the_comment() -> None:
 
 
 def test_machine_that_goes_on_has_what_was_left_of_its_time() -> None:
-    first = saved_by(a_job(limit_s=600), "n1", 1000, 1250)
-    again = saved_by(a_job(limit_s=600, saved=first), "n1", 1000, 1260)
-    later = saved_by(a_job(limit_s=360, saved=again), "n1", 2000, 2040)
+    first = saved_again(None, "n1", 600, 1000, 1250)
+    again = saved_again(first, "n1", 600, 1000, 1260)
+    later = saved_again(again, "n1", 360, 2000, 2040)
+    unlimited = saved_again(saved_again(None, "n1", None, 1000, 1250), "n1", None, 2000, 2040)
 
     assert first.left_s == 600 - 250
     # Asked again in the same run, nothing is taken off twice.
     assert again.left_s == 600 - 260
     # The limit that Slurm has been told is rounded up to minutes; what was left counts.
     assert later.left_s == 600 - 260 - 40
+    assert unlimited.limit_s == 0
 
 
 def a_job(*, limit_s: int, saved: SavedMachine | None = None) -> SlurmJob:

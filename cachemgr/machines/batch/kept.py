@@ -1,0 +1,82 @@
+"""What jobs' machines have left on a node, as root sees it: each in a folder of its own user's.
+
+Nothing in these folders is opened here. What is to be done with them is done with their user's rights.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import stat
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+
+FOLDER = "/var/tmp"
+PROGRAM = "/usr/lib/outrider/machine"
+DISCARD = "discard"
+MOST = 2000
+TIME_S = 30
+_OF_USER = re.compile(r"outrider-([1-9][0-9]{0,9})")
+_OF_JOB = re.compile(r"job-([0-9]{1,10})(?:-([0-9]{1,10}))?")
+
+
+@dataclass(frozen=True)
+class KeptMachine:
+    """The folder of a job's machine: whose it is, and of which job."""
+
+    uid: int
+    key: str
+    """As the machine is called."""
+
+    @property
+    def job(self) -> str:
+        """As batch systems call the job, or the task of an array."""
+        return self.key.replace("-", ".")
+
+
+def kept_machines(folder: str = FOLDER) -> list[KeptMachine]:
+    """All of them, of whatever state; those of a folder that is not its user's alone are nobody's."""
+    found: list[KeptMachine] = []
+    for name in _names(folder):
+        user = _OF_USER.fullmatch(name)
+        if user is None or not _is_of(f"{folder}/{name}", int(user[1])):
+            continue
+        for inside in _names(f"{folder}/{name}"):
+            job = _OF_JOB.fullmatch(inside)
+            if job is not None and len(found) < MOST:
+                found.append(KeptMachine(int(user[1]), inside[len("job-") :]))
+    return found
+
+
+def discard(machine: KeptMachine, program: str = PROGRAM) -> bool:
+    """Have a job's machine ended and removed, with its user's rights; whether that was done."""
+    gid, home = machine.uid, "/"
+    with suppress(KeyError):
+        entry = pwd.getpwuid(machine.uid)
+        gid, home = entry.pw_gid, entry.pw_dir
+    identity = {"user": machine.uid, "group": gid, "extra_groups": []} if os.geteuid() == 0 else {}
+    try:
+        done = subprocess.run(
+            [program, DISCARD, machine.key], stdin=subprocess.DEVNULL, capture_output=True, cwd="/",
+            timeout=TIME_S, env={"PATH": "/usr/bin:/bin", "HOME": home}, **identity,  # type: ignore[call-overload]
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return bool(done.returncode == 0)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _is_of(path: str, uid: int) -> bool:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == uid

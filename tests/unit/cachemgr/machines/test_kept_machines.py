@@ -1,0 +1,51 @@
+"""What jobs' machines have left on a node, and how it is removed: in users' folders, with users' rights."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cachemgr.machines.batch.kept import KeptMachine, discard, kept_machines
+
+OWN = os.geteuid() or 4242
+
+
+def user_folder(folder: Path, uid: int) -> Path:
+    made = folder / f"outrider-{uid}"
+    made.mkdir()
+    if os.geteuid() == 0:
+        os.chown(made, OWN, -1)
+    return made
+
+
+def test_machines_are_found_in_folders_of_their_users_alone(tmp_path: Path) -> None:
+    mine, foreign = user_folder(tmp_path, OWN), user_folder(tmp_path, OWN + 1)
+    for name in ("job-7", "job-12-3", "machine", "job-x", "job-7.new"):
+        (mine / name).mkdir()
+    (foreign / "job-8").mkdir()
+    (tmp_path / "outrider-0").mkdir()
+    (tmp_path / "outrider-5").symlink_to(mine)
+
+    found = kept_machines(str(tmp_path))
+
+    # The folder of OWN + 1 belongs to OWN.
+    assert found == [KeptMachine(OWN, "job-12-3"[4:]), KeptMachine(OWN, "7")]
+    assert [each.job for each in found] == ["12.3", "7"]
+
+
+def test_machine_is_discarded_with_the_rights_of_its_user(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    for each in tmp_path.parents:
+        if each.stat().st_uid == os.geteuid() and each != Path("/"):
+            each.chmod(each.stat().st_mode | 0o011)
+    program = tmp_path / "machine"
+    program.write_text(f'#!/bin/sh\necho "$(id -u) $*" >{tmp_path}/asked\n')
+    program.chmod(0o755)
+
+    is_done = discard(KeptMachine(OWN, "7"), str(program))
+    (tmp_path / "machine").write_text("#!/bin/sh\nexit 1\n")
+
+    assert is_done
+    assert (tmp_path / "asked").read_text() == f"{OWN} discard 7\n"
+    assert not discard(KeptMachine(OWN, "7"), str(program))
+    assert not discard(KeptMachine(OWN, "7"), str(tmp_path / "none"))
