@@ -162,6 +162,13 @@ class PromiseRequest(ProtocolMessage):
     until_s: int | None = None
 
 
+class MirrorRequest(ProtocolMessage):
+    """A login for this node's mirror, as the user who asks."""
+
+    until_s: int
+    uid: int | None = None
+
+
 class EvictRequest(ProtocolMessage):
     name: str | None = None
     need_bytes: int | None = None
@@ -185,6 +192,15 @@ class PingAnswer(ProtocolMessage):
     is_index_ready: bool | None
     caller_uid: int
     node: str
+
+
+class MirrorLogin(ProtocolMessage):
+    """What container runtimes of this node need to fetch images of layers from its pool."""
+
+    address: str
+    user: str
+    password: str
+    until_s: int
 
 
 class MachineFacts(ProtocolMessage):
@@ -436,6 +452,7 @@ VERBS: dict[str, tuple[type, ...]] = {
     "stats": (NoFields, PoolStats),
     "metrics": (NoFields, MetricsText),
     "machines": (NoFields, MachineFacts),
+    "mirror": (MirrorRequest, MirrorLogin),
     "add": (AddRequest, ImageEntry, TransferEntry, DryRun),
     "pin": (PinRequest, ImageEntry),
     "unpin": (UnpinRequest, Unpinned),

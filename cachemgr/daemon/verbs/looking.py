@@ -17,6 +17,7 @@ from cachemgr.daemon.verbs.shapes import (
 )
 from cachemgr.daemon.verbs.taking import gauge_shares
 from cachemgr.pool import instance_book, pins
+from cachemgr.pool.layered import LAYERS, is_whole
 from cachemgr.pool.layout import disk_errors
 from cachemgr.protocol import (
     AliasEntry,
@@ -65,7 +66,9 @@ def find(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ImageEn
 
 def ls(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedImages:
     request.read(NoFields)
-    images = [image for image in node.pool.images() if access.may_use(node.pool, caller, image)]
+    seen = [image for image in node.pool.images() if access.may_use(node.pool, caller, image)]
+    # An image of layers of which some have left is none: who wants it adds it again.
+    images = [image for image in seen if image.format != LAYERS or is_whole(node.pool, image)]
     arriving = [ingest for ingest in node.pool.ingests() if access.may_see_arriving(caller, ingest.image)]
     return ListedImages(
         tuple(_listed(node, caller, image) for image in images),

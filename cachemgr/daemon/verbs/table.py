@@ -6,7 +6,17 @@ import dataclasses
 
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
 from cachemgr.daemon import copies
-from cachemgr.daemon.verbs import adding, claiming, leasing, looking, machining, promising, steering, taking
+from cachemgr.daemon.verbs import (
+    adding,
+    claiming,
+    leasing,
+    looking,
+    machining,
+    mirroring,
+    promising,
+    steering,
+    taking,
+)
 from cachemgr.network.fields import plain
 from cachemgr.pool.layout import disk_errors
 
@@ -31,6 +41,7 @@ VERBS: dict[str, Verb] = {
     "stats": looking.stats,
     "metrics": looking.metrics,
     "machines": machining.machines,
+    "mirror": mirroring.mirror,
     "add": adding.add,
     "pin": leasing.pin,
     "unpin": leasing.unpin,

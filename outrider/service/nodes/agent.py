@@ -14,6 +14,7 @@ from cachemgr.base.clock import Clock
 from cachemgr.base.errors import CacheError, DiskFailed, NoDaemon
 from cachemgr.base.shares import Share
 from cachemgr.network.fields import WrongField, plain, read_answer
+from cachemgr.pool.layered import is_part_owner
 from cachemgr.protocol import (
     JOB_OWNER,
     RESERVATION_OWNER,
@@ -226,7 +227,9 @@ def _owners(asking: _Asking, digest: str, our_uid: int) -> tuple[str, ...]:
     owners = [pin.owner for pin in shown.pin_list or () if pin.uid == our_uid]
     return tuple(
         sorted(
-            owner.removeprefix(RESERVATION_OWNER) for owner in owners if owner.startswith(RESERVATION_OWNER)
+            owner.removeprefix(RESERVATION_OWNER)
+            for owner in owners
+            if owner.startswith(RESERVATION_OWNER) and not is_part_owner(owner)
         )
     )
 
