@@ -195,11 +195,11 @@ def _begin_layers(
 ) -> ImageEntry | DryRun | PoolTransfer:
     """The same of an image that stays in its layers."""
     found = layers.look(node, caller, wanted, origins)
+    if wanted.hold and pin is not None:
+        return DryRun(fits=True, is_present=layers.hold(node, found, pin), evicted=())
     image = layers.present(node, found, None if wanted.dry_run else pin)
     if wanted.dry_run:
-        if image is not None:
-            return DryRun(fits=True, is_present=True, evicted=())
-        return dry_run(node, found.missing_bytes)
+        return dry_run(node, found.missing_bytes, is_arriving=image is not None)
     if image is None:
         return layers.begin(node, caller, wanted, origins, pin, found)
     node.metrics.count("outrider_image_requests_total", "hit")

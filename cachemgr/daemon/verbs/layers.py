@@ -200,6 +200,16 @@ def _reserve(node: NodeContext, found: Layered, held: PoolPin) -> tuple[Part, ..
     return tuple(missing)
 
 
+def hold(node: NodeContext, found: Layered, pin: PoolPin) -> bool:
+    """Pin what is here of it, and reserve nothing; whether that is all."""
+    pinned_parts = 0
+    for part in found.parts:
+        with suppress(NotInPool):
+            node.pool.pin(part.digest, layered.part_pin(pin, found.want.digest))
+            pinned_parts += 1
+    return pinned_parts == len(found.parts) and node.pool.image(found.want.digest) is not None
+
+
 def _give_up(node: NodeContext, found: Layered, owner: str) -> None:
     """Hold nothing of it any more; what is arriving for nobody else goes."""
     digest = found.want.digest

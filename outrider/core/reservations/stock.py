@@ -49,13 +49,18 @@ class Stock:
         image = self._image
         assert image is not None
         pool = self._book.pools.pools[node]
-        life = self._usable(pool.lives.get(image.key, ()))
+        life = self.usable(pool.lives.get(image.key, ()))
         if life is not None:
             late = (max(life.expires_s, self._now_s), self._end_s, image.size_bytes)
             if life.expires_s < self._end_s and not pool.has_room((late,), self._now_s, image.key):
                 return False
+            if not self._is_whole(node, life):
+                return False
             self.lives[node] = life
             return True
+        if image.parts:
+            # Of what lingers, or is due later, the parts are counted one by one.
+            return False
         if self._is_advancing and (life := self._waiting(pool.lives.get(image.key, ()))) is not None:
             assert life.transfer is not None
             self.lives[node] = life
@@ -68,7 +73,19 @@ class Stock:
         self.lingering.add(node)
         return True
 
-    def _usable(self, lives: Sequence[Life]) -> Life | None:
+    def _is_whole(self, node: int, life: Life) -> bool:
+        """Whether the node has, beside what is that life's own, all other parts of its image."""
+        image = self._image
+        if image is None or not image.parts:
+            return True
+        others = {part.key for part in image.parts} - {part.key for part in life.image.parts}
+        lives = self._book.pools.pools[node].lives.values()
+        for each in (each for group in lives for each in group if self.usable((each,)) is each):
+            others -= {part.key for part in each.image.parts} | {each.image.key}
+        return not others
+
+    def usable(self, lives: Sequence[Life]) -> Life | None:
+        """The first of these, of whatever image, that is there at the start or may be kept for it."""
         aside = self._book.link.aside
         for life in lives:
             if life.transfer is not None and (life.transfer in aside or life.transfer in self._late):
