@@ -24,13 +24,13 @@ from cachemgr.instances.kernel import Kernel
 from cachemgr.instances.maker import InstanceMaker
 from cachemgr.instances.methods import Abilities
 from cachemgr.instances.probing import probe
-from cachemgr.mirror.conversation import MirrorConversation
-from cachemgr.mirror.shelf import Shelf
 from cachemgr.network.keys import read_keys
 from cachemgr.pool.holdings import PoolHoldings
 from cachemgr.pool.layout import disk_errors
 from cachemgr.relay.connections import RelaySettings
+from cachemgr.relay.mirror import MirrorConversation
 from cachemgr.relay.server import RelayServer
+from cachemgr.relay.shelf import Shelf
 from cachemgr.relay.tickets import make_ticket
 
 TYPE_CHECKING = False

@@ -20,11 +20,11 @@ from cachemgr.base.errors import (
     Unsuitable,
     WrongBytes,
 )
+from cachemgr.base.hashing import ThreadedHasher
 from cachemgr.fetch.report import FetchProgress
 from cachemgr.fetch.sources.uris import parse
 from cachemgr.instances.formats import detect
 from cachemgr.instances.qcow2 import inspect_qcow2
-from cachemgr.pool.hashing import ThreadedHasher
 from cachemgr.pool.ingest import Ingest
 from cachemgr.pool.layered import LAYERS
 from cachemgr.pool.records import Alias, PoolImage

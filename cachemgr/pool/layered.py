@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from cachemgr.base.errors import NotInPool, PoolDamaged
 from cachemgr.pool import pins
+from cachemgr.pool.ingest import ingest_of
 from cachemgr.pool.layout import disk_errors
 from cachemgr.pool.records import digest_of
 
@@ -20,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cachemgr.pool.pool import ImagePool
+    from cachemgr.pool.files import PoolFiles
     from cachemgr.pool.records import PoolImage, PoolPin
 
 LAYERS = "layers"
@@ -49,7 +50,7 @@ def read_parts(manifest: bytes) -> tuple[Part, ...]:
     return tuple({part.digest: part for part in parts}.values())
 
 
-def manifest_of(pool: ImagePool, image: PoolImage) -> bytes:
+def manifest_of(pool: PoolFiles, image: PoolImage) -> bytes:
     """The bytes of the manifest. Raises `NotInPool` if it has just gone."""
     with disk_errors(f"reading image {image.short}"):
         try:
@@ -59,12 +60,12 @@ def manifest_of(pool: ImagePool, image: PoolImage) -> bytes:
             raise NotInPool(f"image {image.short} is not in the pool any more") from error
 
 
-def parts_of(pool: ImagePool, image: PoolImage) -> tuple[Part, ...]:
+def parts_of(pool: PoolFiles, image: PoolImage) -> tuple[Part, ...]:
     """The blobs that an image consists of; none of one that is a file."""
     return () if image.format != LAYERS else read_parts(manifest_of(pool, image))
 
 
-def is_whole(pool: ImagePool, image: PoolImage) -> bool:
+def is_whole(pool: PoolFiles, image: PoolImage) -> bool:
     """Whether all that it consists of is here: what nobody holds may have left one by one."""
     try:
         return all(pool.image(part.digest) is not None for part in parts_of(pool, image))
@@ -86,7 +87,7 @@ def part_pin(pin: PoolPin, digest: str) -> PoolPin:
     return replace(pin, owner=part_owner(pin.owner, digest))
 
 
-def folders(pool: ImagePool) -> Iterator[tuple[str, str]]:
+def folders(pool: PoolFiles) -> Iterator[tuple[str, str]]:
     """Everything that is here or arriving, by its key and its folder."""
     for kind, path_of in (("images", pool.layout.image), ("ingest", pool.layout.ingest)):
         with disk_errors("listing the pool"):
@@ -95,17 +96,17 @@ def folders(pool: ImagePool) -> Iterator[tuple[str, str]]:
             yield name, path_of(name)
 
 
-def let_go(pool: ImagePool, digest: str, owner: str) -> int:
+def let_go(pool: PoolFiles, digest: str, owner: str) -> int:
     """Give back what an owner holds of the blobs of that image, wherever they are."""
     name = part_owner(owner, digest)
     with disk_errors(f"giving back the pins of {owner}"):
         return sum(pins.remove_pin(pool.disk, folder, name) for _, folder in folders(pool))
 
 
-def is_layered(pool: ImagePool, digest: str) -> bool:
+def is_layered(pool: PoolFiles, digest: str) -> bool:
     """Whether what is here, or arriving, under that digest is an image of layers."""
     image = pool.image(digest)
     if image is None:
-        ingest = pool.ingest(digest)
+        ingest = ingest_of(pool, digest)
         image = None if ingest is None else ingest.image
     return image is not None and image.format == LAYERS

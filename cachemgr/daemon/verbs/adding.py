@@ -6,18 +6,18 @@ import dataclasses
 import os
 
 from cachemgr.base.errors import BadRequest, CacheError, NeverFits, NoRoom, NotAllowed, NotInPool, WrongBytes
+from cachemgr.base.hashing import ThreadedHasher
 from cachemgr.base.sizes import in_words
 from cachemgr.config import SCHEMES
+from cachemgr.daemon.transfers import layers
 from cachemgr.daemon.transfers.places import close_files
 from cachemgr.daemon.transfers.transfer import PoolTransfer
-from cachemgr.daemon.verbs import access, layers, quota
+from cachemgr.daemon.verbs import access, quota
 from cachemgr.daemon.verbs.shapes import image_entry, transfer_entry, transfer_progress
 from cachemgr.fetch.bring import BringOrder, Origin, bring, name_it
 from cachemgr.fetch.carrier import open_origin, origin_of, pinned, user_origin
 from cachemgr.fetch.registry.references import SCHEMES as REGISTRIES
 from cachemgr.pool import pins, room
-from cachemgr.pool.hashing import ThreadedHasher
-from cachemgr.pool.layered import LAYERS
 from cachemgr.pool.pool import INGEST_LEASE_S, Want
 from cachemgr.pool.records import PIN_KINDS, PUBLIC, ImageAccess, PoolImage, PoolPin, checked_digest
 from cachemgr.protocol import (
@@ -140,7 +140,7 @@ def _begin(
     node: NodeContext, caller: NodeCaller, wanted: AddRequest, origins: Origins, pin: PoolPin | None
 ) -> ImageEntry | DryRun | PoolTransfer:
     """The answer, if it is known at once, or the transfer that brings the image, which `wanted.uri` names."""
-    if wanted.format == LAYERS:
+    if wanted.format == layers.LAYERS:
         return _begin_layers(node, caller, wanted, origins, pin)
     _drop_stale_name(node, wanted, origins[0])
     image = node.pool.find(wanted.digest or wanted.uri)
@@ -194,6 +194,7 @@ def _begin_layers(
     node: NodeContext, caller: NodeCaller, wanted: AddRequest, origins: Origins, pin: PoolPin | None
 ) -> ImageEntry | DryRun | PoolTransfer:
     """The same of an image that stays in its layers."""
+    access.require_privilege(caller, "adding an image as its layers")
     found = layers.look(node, caller, wanted, origins)
     if wanted.hold and pin is not None:
         return DryRun(fits=True, is_present=layers.hold(node, found, pin), evicted=())
@@ -202,7 +203,6 @@ def _begin_layers(
         return dry_run(node, found.missing_bytes, is_arriving=image is not None)
     if image is None:
         return layers.begin(node, caller, wanted, origins, pin, found)
-    node.metrics.count("outrider_image_requests_total", "hit")
     return image_entry(node, caller, image)
 
 
@@ -312,7 +312,7 @@ def resume(node: NodeContext, ingest: Ingest) -> PoolTransfer | None:
     the bytes that are here count.
     """
     image = ingest.image
-    if image.format == LAYERS:
+    if image.format == layers.LAYERS:
         # Its blobs are gone on with by themselves; who wants them together asks again.
         return None
     now_s = node.clock.now_s()

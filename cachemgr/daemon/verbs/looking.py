@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 
 from cachemgr import __version__
+from cachemgr.base.errors import BadRequest
 from cachemgr.base.steady import SteadyClock, past_s
+from cachemgr.daemon.network.mirror_logins import USER
 from cachemgr.daemon.verbs import access
 from cachemgr.daemon.verbs.shapes import (
     arriving_entry,
@@ -28,6 +30,8 @@ from cachemgr.protocol import (
     ListedInstances,
     ListedTransfers,
     MetricsText,
+    MirrorLogin,
+    MirrorRequest,
     NameRequest,
     NoFields,
     PinEntry,
@@ -95,6 +99,15 @@ def show(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ShownIm
         aliases=tuple(AliasEntry(alias.name, alias.expires_s) for alias in aliases),
         readers=readers_of(caller, image),
     )
+
+
+def mirror(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> MirrorLogin:
+    """A login for the node's mirror, for the user who asks. It is kept nowhere."""
+    wanted = request.read(MirrorRequest)
+    if node.mirror is None:
+        raise BadRequest("this node has no mirror for runtimes: ask the administrator for mirror_listen")
+    until_s = access.checked_until(node, caller, wanted.until_s)
+    return MirrorLogin(node.mirror.address, USER, node.mirror.password(caller.uid, until_s), until_s)
 
 
 def instances(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedInstances:

@@ -15,9 +15,8 @@ from outrider.core.model import Image, Transfer, Workspace
 from outrider.core.nodes.selection import Fit, fit, fit_in_stages
 from outrider.core.nodes.timeline import mask_of, numbers
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
-from outrider.core.reservations.parts import NodeParts, extensions, parts_on, together
 from outrider.core.reservations.refusal import Cause, Refusal
-from outrider.core.reservations.stock import Stock, stages_of
+from outrider.core.reservations.stock import NodeParts, Stock, extensions, parts_on, stages_of, together
 
 MOST_POOLS_AVOIDED = 16
 """How many nodes with full pools a plan avoids before it is refused for one."""

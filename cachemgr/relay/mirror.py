@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cachemgr.fetch.ports import Held
-    from cachemgr.mirror.shelf import Shelf
     from cachemgr.pool.records import PoolImage
     from cachemgr.relay.conversation import RelayContext
     from cachemgr.relay.request import RelayRequest
+    from cachemgr.relay.shelf import Shelf
 
     MayUse = Callable[[PoolImage], bool]
     Admit = Callable[[str], MayUse | None]
