@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
+import signal
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
@@ -18,7 +20,7 @@ from cachemgr.base.errors import CacheError
 from cachemgr.cli.verbs.mirror import write_login
 from cachemgr.daemon.log import DaemonLog
 from cachemgr.daemon.main import Daemon, put_together
-from tests.daemons.node.daemons import CLOCK, MIB, Inside, make_pool
+from tests.daemons.node.daemons import CLOCK, MIB, Inside, Outside, eventually, make_pool
 from tests.daemons.registries.registry_server import CONFIG, LAYER, MANIFEST, Registry, digest_of, need
 
 HOUR_S = 3_600
@@ -249,3 +251,51 @@ def test_neighbours_take_layers_from_each_other_and_the_registry_sends_each_once
 def test_mirror_listens_for_this_machine_alone() -> None:
     with pytest.raises(CacheError, match="could be reached by other machines"):
         configs.config({"mirror_listen": "0.0.0.0:7012"})
+
+
+def test_login_of_the_mirror_is_kept_nowhere_on_the_node(
+    registry: Registry, start: Callable[..., Inside], tmp_path: Path
+) -> None:
+    daemon = start()
+    push(registry, "team/secret", [FIRST])
+    add(daemon, registry, "team/secret", pin=pin("one"))
+    auth = login(daemon, tmp_path)
+    assert pull(daemon, "team/secret:v1", tmp_path / "pulled", auth).returncode == 0
+
+    written = base64.b64decode(next(iter(json.loads(auth.read_text())["auths"].values()))["auth"])
+    secret = written.decode().rpartition(".")[2]
+    kept = [
+        path for path in daemon.folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()
+    ]
+
+    assert len(secret) == 64
+    assert kept == []
+    assert secret not in daemon.log()
+    assert auth.stat().st_mode & 0o777 == 0o600
+
+
+def test_daemon_that_is_killed_midway_shows_no_image_and_goes_on_with_its_layers(
+    registry: Registry, folder: Path
+) -> None:
+    digest = push(registry, "team/killed", [*COMMON, FIRST])
+    make_pool(folder / "pool")
+    texts = {"plain_http": registry.address, "transfer_rate": "1MB/s"}
+    first = Outside(folder, **texts)
+    uri = f"docker://{registry.address}/team/killed:v1"
+    first.ask("add", uri=uri, format="layers", pin=pin("one"))
+
+    def whole() -> int:
+        return sum(each["size_bytes"] > MIB // 2 for each in first.ask("ls")["images"])
+
+    eventually("a layer is whole", lambda: whole() >= 1, first.log)
+    first.end(signal.SIGKILL)
+    again = Outside(folder, plain_http=registry.address)
+    try:
+        assert digest not in {each["digest"] for each in again.ask("ls")["images"]}
+        again.ask("add", uri=uri, format="layers", pin=pin("one"), wait=True)
+
+        assert digest in {each["digest"] for each in again.ask("ls")["images"]}
+        assert again.ask("ls")["arriving"] == []
+    finally:
+        again.end()
+    assert blob_bytes(registry, "team/killed") < 2 * sum(map(len, [*COMMON, FIRST])) - len(COMMON[0])
