@@ -25,9 +25,9 @@ from bench.frame import Arguments
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import NoDaemon
+from cachemgr.base.hashing import ThreadedHasher
 from cachemgr.network.client import DaemonClient
 from cachemgr.pool import pins, room
-from cachemgr.pool.hashing import ThreadedHasher
 from cachemgr.pool.index import SqliteIndex
 from cachemgr.pool.ingest import BLOCK_BYTES, Ingest
 from cachemgr.pool.layout import PoolSettings

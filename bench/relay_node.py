@@ -22,10 +22,10 @@ if str(ROOT) not in sys.path:
 from cachemgr.base.clock import SystemClock  # noqa: E402
 from cachemgr.base.disk import RealDisk  # noqa: E402
 from cachemgr.base.errors import CacheError  # noqa: E402
+from cachemgr.base.hashing import ThreadedHasher  # noqa: E402
 from cachemgr.base.rate import RateLimit  # noqa: E402
 from cachemgr.fetch.engine import transfer  # noqa: E402
 from cachemgr.fetch.sources.sources import SourceSettings, source_of  # noqa: E402
-from cachemgr.pool.hashing import ThreadedHasher  # noqa: E402
 from cachemgr.pool.holdings import PoolHoldings  # noqa: E402
 from cachemgr.pool.index import SqliteIndex  # noqa: E402
 from cachemgr.pool.ingest import Ingest, Writer  # noqa: E402

@@ -27,9 +27,9 @@ from bench.frame import Arguments
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import CacheError, InUse, NoRoom, NotInPool, WrongBytes
+from cachemgr.base.hashing import InlineHasher
 from cachemgr.pool import room
 from cachemgr.pool.check import check, check_contents
-from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.index import SqliteIndex
 from cachemgr.pool.ingest import drop_stale
 from cachemgr.pool.instance_book import InstanceWish, MadeInstance

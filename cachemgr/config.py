@@ -112,6 +112,12 @@ def _address(text: str) -> str:
     return text
 
 
+def _loopback(text: str) -> str:
+    if not _address(text).startswith(("127.", "[::1]:")) and text:
+        raise BadRequest(f"{text!r} could be reached by other machines: write 127.0.0.1:7012 or [::1]:7012")
+    return text
+
+
 def _node(text: str) -> str:
     if text and not NODE.fullmatch(text):
         raise BadRequest(f"{text!r} is not the name of a node: use letters, digits, . _ -")
@@ -204,6 +210,7 @@ OPTIONS = (
     ),
     Option("relay_public", _truth, "no", "whether public images are sent without a ticket"),
     Option("relay_rate", _rate, "0", "bytes a second that the relay sends out; 0: no limit", "_bytes_per_s"),
+    Option("mirror_listen", _loopback, "", "loopback address at which container runtimes fetch; empty: none"),
     Option(
         "control_listen",
         _address,
@@ -356,6 +363,7 @@ class NodeConfig:
     relay_key: str
     relay_public: bool
     relay_rate_bytes_per_s: int
+    mirror_listen: str
     control_listen: str
     node: str
     user_schemes: tuple[str, ...]

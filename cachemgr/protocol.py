@@ -70,6 +70,8 @@ class AddRequest(ProtocolMessage):
     dry_run: bool = False
     # Somebody privileged has seen for itself that the source lets each of `readers` have it.
     vouched: bool = False
+    # Of an image of layers, only pin what is here.
+    hold: bool = False
     at_least_1 = ("rate_bytes_per_s", "expected_rate_bytes_per_s")
 
 
@@ -162,6 +164,13 @@ class PromiseRequest(ProtocolMessage):
     until_s: int | None = None
 
 
+class MirrorRequest(ProtocolMessage):
+    """A login for this node's mirror, as the user who asks."""
+
+    until_s: int
+    uid: int | None = None
+
+
 class EvictRequest(ProtocolMessage):
     name: str | None = None
     need_bytes: int | None = None
@@ -185,6 +194,15 @@ class PingAnswer(ProtocolMessage):
     is_index_ready: bool | None
     caller_uid: int
     node: str
+
+
+class MirrorLogin(ProtocolMessage):
+    """What container runtimes of this node need to fetch images of layers from its pool."""
+
+    address: str
+    user: str
+    password: str
+    until_s: int
 
 
 class MachineFacts(ProtocolMessage):
@@ -450,6 +468,7 @@ VERBS: dict[str, tuple[type, ...]] = {
     "machines": (NoFields, MachineFacts),
     "kept-machines": (NoFields, ListedMachines),
     "discard": (ReleaseRequest, Discarded),
+    "mirror": (MirrorRequest, MirrorLogin),
     "add": (AddRequest, ImageEntry, TransferEntry, DryRun),
     "pin": (PinRequest, ImageEntry),
     "unpin": (UnpinRequest, Unpinned),

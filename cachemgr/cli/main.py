@@ -21,6 +21,7 @@ from cachemgr.cli.verbs import (
     leases,
     library,
     machining,
+    mirror,
     mounting,
     node,
     shares,
@@ -108,7 +109,10 @@ def parser() -> VerbParser:
     below = found.add_subparsers(metavar="VERB", title="verbs", parser_class=VerbParser)
     found.set_defaults(command=_no_verb, parser=found)
     commands = VerbParsers(below)
-    for module in (adding, images, library, leases, instances, mounting, transfers, node, shares, machining):
+    for module in (
+        *(adding, images, library, mirror, leases, instances, mounting),
+        *(transfers, node, shares, machining),
+    ):
         module.add(commands)
     return found
 

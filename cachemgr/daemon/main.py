@@ -28,7 +28,7 @@ from cachemgr.daemon.network.listener import ListeningPlace
 from cachemgr.daemon.network.server import Server, UserEntrance
 from cachemgr.daemon.node import NodeContext, UserLocks
 from cachemgr.daemon.notify import Supervisor, inherited_listener, watchdog_s
-from cachemgr.daemon.parts import make_carrier, make_control, make_maker, make_relay
+from cachemgr.daemon.parts import make_carrier, make_control, make_maker, make_mirror, make_relay
 from cachemgr.daemon.timer import Timer
 from cachemgr.daemon.transfers.bounds import Bounds
 from cachemgr.daemon.transfers.tally import Holders, Tally, count_pins
@@ -64,6 +64,7 @@ class Daemon:
     node: NodeContext
     timer: Timer
     relay: RelayServer | None = None
+    mirror: RelayServer | None = None
     control: Server | None = None
 
     def stop(self) -> None:
@@ -72,8 +73,9 @@ class Daemon:
         self.node.transfers.stop(STOP_TRANSFERS_S)
         if self.control is not None:
             self.control.stop(STOP_SERVING_S)
-        if self.relay is not None:
-            self.relay.close(STOP_SERVING_S)
+        for each in (self.relay, self.mirror):
+            if each is not None:
+                each.close(STOP_SERVING_S)
         self.timer.stop(STOP_SERVING_S)
         self.node.copyist.stop(STOP_SERVING_S)
 
@@ -134,6 +136,7 @@ def serve(
         daemon = (make or put_together)(config, environment, log)
         tenancy = _take_pool(daemon.node.pool.layout.root)
         daemon.relay = make_relay(config, daemon.node)
+        daemon.mirror = make_mirror(config, daemon.node)
         daemon.control = make_control(config, daemon.node)
         _serve(
             daemon, listener, Supervisor(environment), watchdog_s(environment, config.watchdog_s), stopping

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cachemgr.daemon.copy_queue import CopyQueue
     from cachemgr.daemon.log import DaemonLog
     from cachemgr.daemon.metrics import CountedIndex, NodeMetrics
+    from cachemgr.daemon.network.mirror_logins import MirrorLogins
     from cachemgr.daemon.transfers.tally import Holders, Tally
     from cachemgr.daemon.transfers.transfers import Transfers
     from cachemgr.daemon.verbs.names import Names
@@ -97,6 +98,8 @@ class NodeContext:
     one_at_a_time: UserLocks
     # Copies that are made before their jobs start.
     copyist: CopyQueue
+    # Where container runtimes of this node fetch images, if the site wants that.
+    mirror: MirrorLogins | None = None
     # The site's keys, of which the first signs.
     keys: tuple[bytes, ...] = ()
     # Between counting what a user has and reserving more.

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import random
 from contextlib import suppress
+from functools import partial
 
 from cachemgr.base.errors import BadRequest, DiskFailed, Unsuitable
+from cachemgr.base.rate import RateLimit
 from cachemgr.daemon.network.control import NetworkEntrance, listen
+from cachemgr.daemon.network.mirror_logins import MirrorLogins
 from cachemgr.daemon.network.server import Server
+from cachemgr.daemon.verbs.access import may_use
 from cachemgr.daemon.verbs.table import VerbTable
 from cachemgr.fetch.carrier import FetchCarrier
 from cachemgr.fetch.registry.session import RegistrySettings, own_platform
@@ -24,12 +28,14 @@ from cachemgr.network.keys import read_keys
 from cachemgr.pool.holdings import PoolHoldings
 from cachemgr.pool.layout import disk_errors
 from cachemgr.relay.connections import RelaySettings
+from cachemgr.relay.mirror import MirrorConversation
 from cachemgr.relay.server import RelayServer
+from cachemgr.relay.shelf import Shelf
 from cachemgr.relay.tickets import make_ticket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from cachemgr.base.clock import Clock
     from cachemgr.config import NodeConfig
@@ -158,6 +164,41 @@ def make_relay(config: NodeConfig, node: NodeContext) -> RelayServer | None:
         raise BadRequest(f"the relay cannot listen at {config.relay_listen}: {error.strerror}") from error
     node.log.info("relay serves", address=host, port=relay.port)
     return relay
+
+
+def make_mirror(config: NodeConfig, node: NodeContext) -> RelayServer | None:
+    """What gives images of layers to the container runtimes of this node, if the site wants that."""
+    if not config.mirror_listen:
+        return None
+    host, _, port = config.mirror_listen.rpartition(":")
+
+    def admit(authorization: str) -> Callable[[PoolImage], bool] | None:
+        caller = None if node.mirror is None else node.mirror.caller(authorization)
+        return None if caller is None else lambda image: may_use(node.pool, caller, image)
+
+    try:
+        # All callers have one address here.
+        mirror = RelayServer(
+            PoolHoldings(node.pool, node.transfers.writer_of),
+            RelaySettings(
+                host=host.strip("[]"),
+                port=int(port),
+                most_connections=config.relay_connections,
+                most_connections_a_host=config.relay_connections,
+                most_strangers=config.strangers,
+                most_strangers_a_host=config.strangers,
+                stranger_s=config.stranger_timeout_s,
+            ),
+            node.clock,
+            RateLimit(None, node.clock),
+            node.log.debug,
+            talk=partial(MirrorConversation, Shelf(node.pool), admit),
+        )
+    except OSError as error:
+        raise BadRequest(f"the mirror cannot listen at {config.mirror_listen}: {error.strerror}") from error
+    node.mirror = MirrorLogins(f"{host}:{mirror.port}", node.clock)
+    node.log.info("mirror serves", address=host, port=mirror.port)
+    return mirror
 
 
 def make_control(config: NodeConfig, node: NodeContext) -> Server | None:

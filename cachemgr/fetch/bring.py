@@ -20,12 +20,13 @@ from cachemgr.base.errors import (
     Unsuitable,
     WrongBytes,
 )
+from cachemgr.base.hashing import ThreadedHasher
 from cachemgr.fetch.report import FetchProgress
 from cachemgr.fetch.sources.uris import parse
 from cachemgr.instances.formats import detect
 from cachemgr.instances.qcow2 import inspect_qcow2
-from cachemgr.pool.hashing import ThreadedHasher
 from cachemgr.pool.ingest import Ingest
+from cachemgr.pool.layered import LAYERS
 from cachemgr.pool.records import Alias, PoolImage
 
 TYPE_CHECKING = False
@@ -140,8 +141,8 @@ def kind_of(declared: str) -> Callable[[bytes, int], str]:
             inspect_qcow2(head)
         if declared in ("file", found):
             return found
-        if declared == "raw" and found == "file":
-            return "raw"
+        if declared in ("raw", LAYERS) and found == "file":
+            return declared
         raise Unsuitable(f"the image was said to be {declared}, but it is {found}: correct its format")
 
     return inspect

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cachemgr.base.disk import Disk, Handle, Lock
+    from cachemgr.base.hashing import Hasher
     from cachemgr.pool.files import PoolFiles
-    from cachemgr.pool.hashing import Hasher
 
 # After so many bytes they are synced and a crash costs no more than that.
 CHECKPOINT_BYTES = 256 << 20

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from cachemgr.base.disk import replace_file
 from cachemgr.base.errors import BadRequest, InUse, NotInPool
-from cachemgr.pool import pins, room
+from cachemgr.pool import layered, pins, room
 from cachemgr.pool.files import PoolFiles
 from cachemgr.pool.ingest import Ingest, ingest_of, ingests, want_file
 from cachemgr.pool.layout import FOLDERS, PRIVATE, SEARCHABLE, PoolLayout, PoolSettings, disk_errors
@@ -204,6 +204,7 @@ class ImagePool(PoolFiles):
             image = self.find(name)
             if image is None:
                 raise NotInPool(f"image {name} is not in the pool: add it first")
+            self._pin_parts(image, pin, is_durable=is_durable)
             if self._pin_in(self.layout.image(image.digest), pin, is_durable=is_durable):
                 return image
         raise InUse(f"image {name} comes and goes too fast to be held: try again")
@@ -218,7 +219,17 @@ class ImagePool(PoolFiles):
             folders += [self.layout.ingest(found), self.layout.image(found)]
         with disk_errors("removing a pin"):
             removed = [pins.remove_pin(self.disk, folder, owner) for folder in folders]
+        if found and layered.is_layered(self, found):
+            layered.let_go(self, found, owner)
         return any(removed)
+
+    def _pin_parts(self, image: PoolImage, pin: PoolPin, *, is_durable: bool) -> None:
+        """Hold what an image consists of, before the image itself."""
+        for part in layered.parts_of(self, image):
+            held = layered.part_pin(pin, image.digest)
+            if not self._pin_in(self.layout.image(part.digest), held, is_durable=is_durable):
+                layered.let_go(self, image.digest, pin.owner)
+                raise NotInPool(f"a layer of image {image.short} is not in the pool any more: add it again")
 
     def use(self, digest: str) -> None:
         """Count a use. A statistic: it may be lost, and nobody waits for it."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from cachemgr.relay.connections import RelayConnections, RelaySettings
 
 MOST_HEAD_BYTES = 8192
+# How a client begins that wants to speak TLS.
+TLS = b"\x16\x03"
 MOST_REQUESTS = 1000
 REASONS = {
     200: "OK",
@@ -54,6 +56,9 @@ class RelayContext:
 
 class Conversation:
     """One connection: requests and answers, one after the other."""
+
+    name = "relay"
+    challenge = SCHEME
 
     def __init__(self, site: RelayContext, sock: socket.socket, host: str) -> None:
         self._site = site
@@ -113,6 +118,9 @@ class Conversation:
             if not more:
                 return None
             self._received += more
+            if self._received.startswith(TLS):
+                # Runtimes try that first, and would wait for an answer.
+                raise RequestRefused(400, "TLS is not spoken here")
         if self._stranger_until_s is not None:
             self._site.places.strangers.hear(self._sock)
         head = bytes(self._received[:end])
@@ -159,8 +167,7 @@ class Conversation:
 
     def _answer(self, request: RelayRequest, held: Held, begin_s: float) -> bool:
         """Send the image or its head; whether it went well."""
-        digest = request.digest()
-        tag = f'"{digest}"'
+        tag, described = self._described(request, held)
         span = request.span(held.size_bytes, tag)
         start, end = span or (0, held.size_bytes)
         try:
@@ -170,10 +177,10 @@ class Conversation:
             raise RequestRefused(404, str(error)) from error
         headers = {
             "Content-Length": str(end - start),
-            "Content-Type": "application/octet-stream",
             "ETag": tag,
             "Accept-Ranges": "bytes",
             "X-Outrider-Have": str(have_bytes),
+            **described,
         }
         if span is not None:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{held.size_bytes}"
@@ -202,6 +209,10 @@ class Conversation:
         self._note(request, status, begin_s, sender.sent_bytes)
         return True
 
+    def _described(self, request: RelayRequest, held: Held) -> tuple[str, dict[str, str]]:
+        """What tells one content from another, and what else is said of it."""
+        return f'"{request.digest()}"', {"Content-Type": "application/octet-stream"}
+
     def _refuse(
         self,
         refused: RequestRefused,
@@ -212,7 +223,7 @@ class Conversation:
         text = b"" if request is not None and request.method == "HEAD" else f"{refused}\n".encode()
         headers = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(text))}
         if refused.status == 401:
-            headers["WWW-Authenticate"] = SCHEME
+            headers["WWW-Authenticate"] = self.challenge
         if refused.status == 405:
             headers["Allow"] = "GET, HEAD"
         if refused.status == 416:
@@ -229,7 +240,7 @@ class Conversation:
     ) -> None:
         method, target = ("-", "-") if request is None else (request.method, request.target[:100])
         duration_ms = int((self._clock.monotonic_s() - begin_s) * 1000)
-        line = f"relay answered node={self._host} method={method} target={target!r} status={status}"
+        line = f"{self.name} answered node={self._host} method={method} target={target!r} status={status}"
         line += f" sent_bytes={sent_bytes} duration_ms={duration_ms}"
         culprit = "" if self._stranger_until_s is None else self._host
         self._site.log(line + (f" reason={reason!r}" if reason else ""), culprit)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 MOST_HEADERS = 64
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 IMAGE = re.compile(r"/v1/images/(sha256:[0-9a-f]{64})")
+# Headers that may come in several lines. Nothing here heeds them.
+LISTS = ("accept",)
 RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
@@ -77,7 +79,7 @@ def parse_request(head: bytes) -> RelayRequest:
         name, colon, value = line.partition(":")
         if not colon or not TOKEN.fullmatch(name) or any(letter in value for letter in "\r\n\0"):
             raise RequestRefused(400, "a header is malformed")
-        if name.lower() in headers:
+        if name.lower() in headers and name.lower() not in LISTS:
             raise RequestRefused(400, f"the header {name} is given twice")
         headers[name.lower()] = value.strip()
     if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:

@@ -35,7 +35,9 @@ class RelayServer:
         limit: RateLimit,
         log: Callable[[str], None],
         log_of: Callable[[str, str], None] | None = None,
+        talk: Callable[[RelayContext, socket.socket, str], Conversation] = Conversation,
     ) -> None:
+        self._talk = talk
         self.places = RelayConnections(settings)
         self._log = log_of or (lambda line, culprit: log(line))
         self._site = RelayContext(
@@ -110,7 +112,7 @@ class RelayServer:
 
     def _serve(self, sock: socket.socket, host: str) -> None:
         try:
-            Conversation(self._site, sock, host).carry_on()
+            self._talk(self._site, sock, host).carry_on()
         finally:
             with self._lock:
                 del self._open[sock]

@@ -39,12 +39,25 @@ class Resources:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ImagePart:
+    """A blob that images may share: a pool has it once."""
+
+    key: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Image:
-    """An image template in a repository. A digest, not a tag, is what is promised."""
+    """An image template in a repository. A digest, not a tag, is what is promised.
+
+    One that consists of `parts` takes of a link, and of a pool, those of them that are not there: a
+    transfer and a life name the parts, and have the size, of what is their own.
+    """
 
     uri: str
     size_bytes: int
     digest: str = ""
+    parts: tuple[ImagePart, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.uri:

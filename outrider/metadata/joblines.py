@@ -36,7 +36,7 @@ KEYS = (
     "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
     "grace",
 )  # fmt: skip
-FORMATS = ("qcow2", "raw", "squashfs", "sif", "file")
+FORMATS = ("qcow2", "raw", "squashfs", "sif", "file", "layers")
 PREEMPTIBLE = ("no", "requeue", "suspend")
 RUN = ("vm",)
 MACHINE_FORMATS = ("", "qcow2", "raw")

@@ -14,7 +14,7 @@ from typing import Protocol
 from cachemgr.base.shares import Share
 from cachemgr.protocol import JOB_OWNER as JOB_OWNER
 from cachemgr.protocol import Readers as Readers
-from outrider.core.model import Workspace
+from outrider.core.model import ImagePart, Workspace
 from outrider.metadata.decision import Allowed, PolicyRefusal, Requester
 from outrider.metadata.notation.events import EventSpec
 from outrider.metadata.policies import ExternalSection
@@ -75,6 +75,8 @@ class Pin:
     uri: str = ""
     size_bytes: int = 0
     readers: Readers | None = None
+    is_partial: bool = False
+    """Of an image in layers, only what is there is to stay; what is missing is still to be brought."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -314,6 +316,8 @@ class FoundImage:
     digest: str
     format: str = ""
     uri: str = ""
+    parts: tuple[ImagePart, ...] = ()
+    """Of one that stays in its layers, the blobs of which it consists."""
 
 
 Result = Sight | NodeReport | Allowed | PolicyRefusal | EventAnswer | FoundImage | Exception | None

@@ -12,7 +12,16 @@ from typing import Any
 
 from outrider.core.images.pools import Lingering
 from outrider.core.links.links import TransferStanding
-from outrider.core.model import Image, NodeSlot, Placement, Reservation, Resources, Transfer, Workspace
+from outrider.core.model import (
+    Image,
+    ImagePart,
+    NodeSlot,
+    Placement,
+    Reservation,
+    Resources,
+    Transfer,
+    Workspace,
+)
 from outrider.core.restart.snapshot import (
     KeptBestEffort,
     KeptCopy,
@@ -43,8 +52,22 @@ MOST_SHARED = 1 << 15
 
 # A site has few images and few nodes for its many reservations: equal values are one in memory.
 @lru_cache(maxsize=MOST_SHARED)
-def _known_image(uri: str, size_bytes: int, digest: str) -> Image:
-    return Image(uri=uri, size_bytes=size_bytes, digest=digest)
+def _known_image(uri: str, size_bytes: int, digest: str, parts: tuple[ImagePart, ...] = ()) -> Image:
+    return Image(uri=uri, size_bytes=size_bytes, digest=digest, parts=parts)
+
+
+def _part(key: str, size_bytes: int) -> ImagePart:
+    return ImagePart(key=key, size_bytes=size_bytes)
+
+
+def _write_image(image: Image) -> object:
+    return (_LAYERED if image.parts else _FILE).write(image)
+
+
+def _read_image(value: object, name: str, what: str) -> Image:
+    """Of an image that is one file no parts are written."""
+    is_layered = isinstance(value, dict) and "parts" in value
+    return (_LAYERED if is_layered else _FILE).read(value, name, what)
 
 
 @lru_cache(maxsize=MOST_SHARED)
@@ -57,7 +80,12 @@ def _tuple(*values: Any) -> tuple[Any, ...]:
 
 
 _RESOURCES = amounts(Resources.from_mapping, lambda resources: dict(resources.amounts))
-_IMAGE = record(_known_image, uri=TEXT, size_bytes=NUMBER, digest=TEXT)
+_PART: FieldKind[ImagePart] = FieldKind(
+    lambda each: [each.key, each.size_bytes], row(str, int, build=_part).read
+)
+_FILE = record(_known_image, uri=TEXT, size_bytes=NUMBER, digest=TEXT)
+_LAYERED = record(_known_image, uri=TEXT, size_bytes=NUMBER, digest=TEXT, parts=several(_PART))
+_IMAGE: FieldKind[Image] = FieldKind(_write_image, _read_image)
 _WORKSPACE = record(
     Workspace,
     name=TEXT,

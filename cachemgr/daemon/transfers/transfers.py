@@ -175,10 +175,10 @@ class Transfers:
         return found
 
     def writer_of(self, key: str) -> Writer | None:
-        """Who writes under that key here; None if nobody does."""
+        """Who writes under that key here; None if nobody does. One transfer may bring several, in turn."""
         with self._changed:
-            found = self._alive(key)
-            return found.sink if found else None
+            sinks = [each.sink for each in self._all.values() if not each.has_ended]
+        return next((sink for sink in sinks if sink is not None and sink.ingest.key == key), None)
 
     def wait(self, transfer: PoolTransfer, seen: int, timeout_s: float) -> int:
         """Until something about it has changed since `seen`, or the time is over; how it is numbered."""

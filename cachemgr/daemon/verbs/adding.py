@@ -6,8 +6,10 @@ import dataclasses
 import os
 
 from cachemgr.base.errors import BadRequest, CacheError, NeverFits, NoRoom, NotAllowed, NotInPool, WrongBytes
+from cachemgr.base.hashing import ThreadedHasher
 from cachemgr.base.sizes import in_words
 from cachemgr.config import SCHEMES
+from cachemgr.daemon.transfers import layers
 from cachemgr.daemon.transfers.places import close_files
 from cachemgr.daemon.transfers.transfer import PoolTransfer
 from cachemgr.daemon.verbs import access, quota
@@ -16,7 +18,6 @@ from cachemgr.fetch.bring import BringOrder, Origin, bring, name_it
 from cachemgr.fetch.carrier import open_origin, origin_of, pinned, user_origin
 from cachemgr.fetch.registry.references import SCHEMES as REGISTRIES
 from cachemgr.pool import pins, room
-from cachemgr.pool.hashing import ThreadedHasher
 from cachemgr.pool.pool import INGEST_LEASE_S, Want
 from cachemgr.pool.records import PIN_KINDS, PUBLIC, ImageAccess, PoolImage, PoolPin, checked_digest
 from cachemgr.protocol import (
@@ -139,6 +140,8 @@ def _begin(
     node: NodeContext, caller: NodeCaller, wanted: AddRequest, origins: Origins, pin: PoolPin | None
 ) -> ImageEntry | DryRun | PoolTransfer:
     """The answer, if it is known at once, or the transfer that brings the image, which `wanted.uri` names."""
+    if wanted.format == layers.LAYERS:
+        return _begin_layers(node, caller, wanted, origins, pin)
     _drop_stale_name(node, wanted, origins[0])
     image = node.pool.find(wanted.digest or wanted.uri)
     if image is not None:
@@ -185,6 +188,22 @@ def _begin(
         deadline_s=wanted.deadline_s,
     )
     return transfer
+
+
+def _begin_layers(
+    node: NodeContext, caller: NodeCaller, wanted: AddRequest, origins: Origins, pin: PoolPin | None
+) -> ImageEntry | DryRun | PoolTransfer:
+    """The same of an image that stays in its layers."""
+    access.require_privilege(caller, "adding an image as its layers")
+    found = layers.look(node, caller, wanted, origins)
+    if wanted.hold and pin is not None:
+        return DryRun(fits=True, is_present=layers.hold(node, found, pin), evicted=())
+    image = layers.present(node, found, None if wanted.dry_run else pin)
+    if wanted.dry_run:
+        return dry_run(node, found.missing_bytes, is_arriving=image is not None)
+    if image is None:
+        return layers.begin(node, caller, wanted, origins, pin, found)
+    return image_entry(node, caller, image)
 
 
 def _want(caller: NodeCaller, wanted: AddRequest, size_bytes: int) -> Want:
@@ -293,6 +312,9 @@ def resume(node: NodeContext, ingest: Ingest) -> PoolTransfer | None:
     the bytes that are here count.
     """
     image = ingest.image
+    if image.format == layers.LAYERS:
+        # Its blobs are gone on with by themselves; who wants them together asks again.
+        return None
     now_s = node.clock.now_s()
     wanted = [pin for pin in pins.read_pins(node.pool.disk, ingest.folder) if pin.expires_s > now_s]
     is_privileged = image.owner_uid in (0, os.geteuid())

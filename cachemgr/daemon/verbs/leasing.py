@@ -11,7 +11,7 @@ from cachemgr.daemon.verbs import access, quota
 from cachemgr.daemon.verbs.adding import checked_pin, pin_image
 from cachemgr.daemon.verbs.shapes import image_entry, instance_entry
 from cachemgr.instances.methods import is_writable_unasked
-from cachemgr.pool import instance_book, pins
+from cachemgr.pool import instance_book, layered, pins
 from cachemgr.pool.layout import disk_errors
 from cachemgr.pool.records import checked_name, digest_of
 from cachemgr.protocol import (
@@ -216,7 +216,9 @@ def _unpin_all(node: NodeContext, owner: str) -> int:
     pool = node.pool
     given_back = 0
     with disk_errors(f"giving back the pins of {owner}"):
-        for kind, path_of in (("images", pool.layout.image), ("ingest", pool.layout.ingest)):
-            for name in pool.disk.names(pool.layout.folder(kind)):
-                given_back += pins.remove_pin(pool.disk, path_of(name), owner)
+        for digest, folder in list(layered.folders(pool)):
+            if pins.remove_pin(pool.disk, folder, owner):
+                given_back += 1
+                if layered.is_layered(pool, digest):
+                    layered.let_go(pool, digest, owner)
     return given_back

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 
 from cachemgr import __version__
+from cachemgr.base.errors import BadRequest
 from cachemgr.base.steady import SteadyClock, past_s
+from cachemgr.daemon.network.mirror_logins import USER
 from cachemgr.daemon.verbs import access
 from cachemgr.daemon.verbs.shapes import (
     arriving_entry,
@@ -17,6 +19,7 @@ from cachemgr.daemon.verbs.shapes import (
 )
 from cachemgr.daemon.verbs.taking import gauge_shares
 from cachemgr.pool import instance_book, pins
+from cachemgr.pool.layered import LAYERS, is_whole
 from cachemgr.pool.layout import disk_errors
 from cachemgr.protocol import (
     AliasEntry,
@@ -27,6 +30,8 @@ from cachemgr.protocol import (
     ListedInstances,
     ListedTransfers,
     MetricsText,
+    MirrorLogin,
+    MirrorRequest,
     NameRequest,
     NoFields,
     PinEntry,
@@ -65,7 +70,9 @@ def find(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ImageEn
 
 def ls(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedImages:
     request.read(NoFields)
-    images = [image for image in node.pool.images() if access.may_use(node.pool, caller, image)]
+    seen = [image for image in node.pool.images() if access.may_use(node.pool, caller, image)]
+    # An image of layers of which some have left is none: who wants it adds it again.
+    images = [image for image in seen if image.format != LAYERS or is_whole(node.pool, image)]
     arriving = [ingest for ingest in node.pool.ingests() if access.may_see_arriving(caller, ingest.image)]
     return ListedImages(
         tuple(_listed(node, caller, image) for image in images),
@@ -92,6 +99,15 @@ def show(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ShownIm
         aliases=tuple(AliasEntry(alias.name, alias.expires_s) for alias in aliases),
         readers=readers_of(caller, image),
     )
+
+
+def mirror(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> MirrorLogin:
+    """A login for the node's mirror, for the user who asks. It is kept nowhere."""
+    wanted = request.read(MirrorRequest)
+    if node.mirror is None:
+        raise BadRequest("this node has no mirror for runtimes: ask the administrator for mirror_listen")
+    until_s = access.checked_until(node, caller, wanted.until_s)
+    return MirrorLogin(node.mirror.address, USER, node.mirror.password(caller.uid, until_s), until_s)
 
 
 def instances(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedInstances:

@@ -65,7 +65,7 @@ def arriving_entry(node: NodeContext, caller: NodeCaller, ingest: Ingest) -> Arr
         key=ingest.key,
         uri=image.uri,
         digest=f"sha256:{image.digest}" if image.digest else None,
-        size_bytes=image.size_bytes,
+        size_bytes=image.size_bytes if transfer is None else transfer.size_bytes,
         arrived_bytes=arrived_bytes(ingest, transfer),
         owner_uid=image.owner_uid,
         is_public=image.readers.is_public,

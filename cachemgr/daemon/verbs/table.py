@@ -6,7 +6,16 @@ import dataclasses
 
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
 from cachemgr.daemon import copies
-from cachemgr.daemon.verbs import adding, claiming, leasing, looking, machining, promising, steering, taking
+from cachemgr.daemon.verbs import (
+    adding,
+    claiming,
+    leasing,
+    looking,
+    machining,
+    promising,
+    steering,
+    taking,
+)
 from cachemgr.network.fields import plain
 from cachemgr.pool.layout import disk_errors
 
@@ -33,6 +42,7 @@ VERBS: dict[str, Verb] = {
     "machines": machining.machines,
     "kept-machines": machining.kept_machines,
     "discard": machining.discard,
+    "mirror": looking.mirror,
     "add": adding.add,
     "pin": leasing.pin,
     "unpin": leasing.unpin,

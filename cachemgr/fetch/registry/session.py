@@ -72,10 +72,11 @@ class FoundBlob:
 
 @dataclass(frozen=True)
 class FoundContainer:
-    """A container image, whose layers somebody has to put together."""
+    """A container image, whose layers somebody has to put together. `body` is its manifest."""
 
     container: Container
     manifest: str
+    body: bytes = b""
 
 
 class Session:
@@ -108,7 +109,7 @@ class Session:
             body, digest = self._patiently(partial(self._manifest, wanted), wanted, until_s)
             found = manifests.read(body, self.reference, self._settings.platform)
             if isinstance(found, manifests.Container):
-                return FoundContainer(found, digest)
+                return FoundContainer(found, digest, body)
             if not isinstance(found, manifests.Inner):
                 return FoundBlob(found, digest)
             wanted = found.digest

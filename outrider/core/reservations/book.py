@@ -90,6 +90,12 @@ class ReservationPlan:
     that deadline, in the place of the later one that they had."""
     pieces: tuple[LeasePiece, ...] = ()
     """The parts of a reservation that is split; none if it is not."""
+    own: tuple[tuple[int, Image], ...] = ()
+    """Of an image with parts, by node what the new life there consists of."""
+    bases: tuple[tuple[int, Life], ...] = ()
+    """Lives of other images that have parts of it, held from now on."""
+    blobs: tuple[tuple[int, Image], ...] = ()
+    """Parts that linger by themselves, held from now on."""
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
@@ -97,8 +103,13 @@ class ReservationPlan:
         return spans_of(self.pieces, self.start_s, self.end_s)
 
     @property
-    def saved_transfers(self) -> int:
-        return len(self.joined) + len(self.revived)
+    def saved_bytes(self) -> int:
+        """What need not be brought, since it is there or comes for others."""
+        image = self.workspace.image
+        if image is None:
+            return 0
+        shared = sum(image.size_bytes - own.size_bytes for _, own in self.own)
+        return shared + (len(self.joined) + len(self.revived)) * image.size_bytes
 
 
 @dataclass(slots=True)
@@ -110,6 +121,11 @@ class BookEntry:
     need: int
     end_s: int
     lives: list[tuple[int, Life]]
+
+    def copies(self) -> list[tuple[int, Life]]:
+        """The lives of its own image, without those of others that have parts of it."""
+        image = self.reservation.workspace.image
+        return [each for each in self.lives if image is not None and each[1].image.key == image.key]
 
     def amounts(self) -> list[tuple[int, int]]:
         """What it takes of each node, as it is entered in a slot table."""
@@ -231,14 +247,19 @@ class Book:
 
     def _hold(self, plan: ReservationPlan, now_s: int) -> list[tuple[int, Life]]:
         image, name = plan.workspace.image, plan.workspace.name
-        held: list[tuple[int, Life]] = list(plan.joined)
+        held: list[tuple[int, Life]] = [*plan.joined, *plan.bases]
+        for node, blob in plan.blobs:
+            life = self.pools.revive(node, blob.key, blob, now_s, plan.end_s)
+            assert life is not None
+            held.append((node, life))
         if image is not None:
             for node in plan.revived:
                 life = self.pools.revive(node, image.key, image, now_s, plan.end_s)
                 assert life is not None
                 held.append((node, life))
+            own = dict(plan.own)
             for node, transfer, start_s in plan.lives:
-                life = Life(image, start_s, plan.start_s, plan.end_s, transfer=transfer)
+                life = Life(own.get(node, image), start_s, plan.start_s, plan.end_s, transfer=transfer)
                 self.pools.add(node, life)
                 self.carry(transfer, node, life)
                 held.append((node, life))

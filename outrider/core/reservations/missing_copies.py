@@ -57,9 +57,27 @@ def lose_copy(book: Book, node: str, key: str, now_s: int) -> LostCopy:
             dropped.append(transfer)
     entries = [(user, entry) for user in users if (entry := book.entries.get(user)) is not None]
     for _, entry in entries:
+        dropped += _lose_what_builds_on_it(book, number, key, entry)
         entry.lives = [each for each in entry.lives if each[0] != number or each[1].image.key != key]
     names = sorted((entry.reservation.start_s, user) for user, entry in entries)
     return LostCopy(users=tuple(user for _, user in names), dropped=tuple(sorted(dropped)))
+
+
+def _lose_what_builds_on_it(book: Book, number: int, key: str, entry: BookEntry) -> list[int]:
+    """A reservation's own copy there that was to bring only the rest; the transfers that are out of the
+    link. One that runs goes on, and brings what its node lacks."""
+    dropped = []
+    for node, life in list(entry.lives):
+        if node != number or not life.image.parts or life.image.key == key or life.transfer is None:
+            continue
+        transfer = life.transfer
+        if not book.link.waits(transfer):
+            continue
+        book.pools.lose(number, life)
+        entry.lives = [each for each in entry.lives if each[1] is not life]
+        if _brings_no_more(book, transfer, life):
+            dropped.append(transfer)
+    return dropped
 
 
 def copy_arrived(book: Book, node: str, key: str, now_s: int) -> tuple[int, ...]:
@@ -140,7 +158,8 @@ def note_pool(book: Book, node: str, images: Iterable[Lingering], now_s: int) ->
     found = {image.key: image for image in images}
     for key in sorted(pool.lingering.keys() - found.keys() | pool.lingering.keys() & pool.lives.keys()):
         book.pools.forget(number, key)
-    for key in sorted(found.keys() - pool.lives.keys()) if pool.keep_bytes else ():
+    parts = {part.key for lives in pool.lives.values() for life in lives for part in life.image.parts}
+    for key in sorted(found.keys() - pool.lives.keys() - parts) if pool.keep_bytes else ():
         book.pools.keep(number, found[key])
         pool.uses[key] = found[key].uses
     missing = [

@@ -16,7 +16,7 @@ from outrider.core.nodes.selection import Fit, fit, fit_in_stages
 from outrider.core.nodes.timeline import mask_of, numbers
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.refusal import Cause, Refusal
-from outrider.core.reservations.stock import Stock, stages_of
+from outrider.core.reservations.stock import NodeParts, Stock, extensions, parts_on, stages_of, together
 
 MOST_POOLS_AVOIDED = 16
 """How many nodes with full pools a plan avoids before it is refused for one."""
@@ -91,7 +91,7 @@ def plan_at(
 def _is_due_later(book: Book, workspace: Workspace, start_s: int, available: int) -> bool:
     """Whether a transfer of the image waits that is due after the start and could be brought before it."""
     image, terms = workspace.image, book.terms
-    if image is None or not (terms.is_advancing and terms.is_reusing) or terms.joins_any_image:
+    if image is None or image.parts or not (terms.is_advancing and terms.is_reusing) or terms.joins_any_image:
         return False
     number_of = book.timeline.number_of
     return any(
@@ -238,7 +238,11 @@ def plan_copies(
     """How the image is on these nodes by `start_s` and until `end_s`: transfers, and stays in pools."""
     joined, revived = sources.joined, sources.revived
     names = tuple(book.timeline.nodes[node].name for node in sources.missing)
-    transfers = transfers_to(book, image, names, start_s)
+    parts = _parts(book, image, sources, start_s, end_s, now_s)
+    own = {node: parts[node].own for node in sources.missing if node in parts}
+    transfers = transfers_to(
+        book, image, names, start_s, [own[node] for node in sources.missing] if own else ()
+    )
     advanced = tuple(replace(each, deadline_s=start_s) for each in book.link.waiting(sources.advanced))
     wanted = (*advanced, *transfers)
     insertion, moved = _insertion(book, wanted, sources.advanced, start_s, now_s)
@@ -261,9 +265,12 @@ def plan_copies(
     # What is kept longer fits beside what is promised, but perhaps not beside what is pushed ahead.
     kept = [(node, -1, max(life.expires_s, now_s)) for node, life in joined if life.expires_s < end_s]
     kept += [(node, -1, now_s) for node in revived]
-    full = _first_full_pool(book, image, (*lives, *kept), pushed, end_s, now_s)
+    longer = extensions(parts, end_s, now_s)
+    full = _first_full_pool(book, image, (*lives, *kept), pushed, end_s, now_s, own, longer)
     if full is not None:
-        from_s = min((since_s for node, _, since_s in (*lives, *kept) if node == full), default=now_s)
+        begins = [(node, since_s) for node, _, since_s in (*lives, *kept)]
+        begins += [(node, stay[0]) for node, stay in longer]
+        from_s = min((since_s for node, since_s in begins if node == full), default=now_s)
         refusal = no_room(book, full, image, start_s, end_s, from_s)
         if attempts is not None:
             attempts.append(
@@ -282,7 +289,25 @@ def plan_copies(
         revived=revived,
         pushed=pushed,
         advanced=sources.advanced,
+        own=tuple(sorted(own.items())),
+        bases=tuple((node, life) for node, each in parts.items() for life in each.bases),
+        blobs=tuple((node, blob) for node, each in parts.items() for blob in each.blobs),
     )
+
+
+def _parts(
+    book: Book, image: Image, sources: CopySources, start_s: int, end_s: int, now_s: int
+) -> dict[int, NodeParts]:
+    """Of an image with parts, by node where they come from; nothing of one that is a file."""
+    if not image.parts:
+        return {}
+    stock = Stock(book, image, start_s, end_s, now_s)
+    found = {node: parts_on(book, stock, image, node) for node in sources.missing}
+    found |= {
+        node: replace(parts_on(book, stock, image, node, life.image.parts), own=life.image)
+        for node, life in sources.joined
+    }
+    return dict(sorted(found.items()))
 
 
 def _insertion(
@@ -314,21 +339,26 @@ def _any_transfer_to(book: Book, node: int, start_s: int, now_s: int) -> bool:
     )
 
 
-def transfers_to(book: Book, image: Image, nodes: tuple[str, ...], deadline_s: int) -> tuple[Transfer, ...]:
-    """The transfers that bring the image to `nodes` by the deadline, under the site's terms."""
+def transfers_to(
+    book: Book, image: Image, nodes: tuple[str, ...], deadline_s: int, own: Sequence[Image] = ()
+) -> tuple[Transfer, ...]:
+    """The transfers that bring the image to `nodes` by the deadline, under the site's terms. Of an image
+    with parts `own` is what each node lacks."""
     if not nodes:
         return ()
-    duration_s = book.deadline_duration_s(image)
-    groups = [nodes] if book.terms.shipping is Shipping.RELAY else [(node,) for node in nodes]
+    if book.terms.shipping is Shipping.RELAY:
+        groups = [(nodes, together(image, own) if own else image)]
+    else:
+        groups = [((node,), each) for node, each in zip(nodes, own or [image] * len(nodes), strict=True)]
     return tuple(
         Transfer(
             number=book.next_transfer + index,
-            image=image,
+            image=moved,
             nodes=group,
-            duration_s=duration_s,
+            duration_s=book.deadline_duration_s(moved),
             deadline_s=deadline_s,
         )
-        for index, group in enumerate(groups)
+        for index, (group, moved) in enumerate(groups)
     )
 
 
@@ -367,11 +397,15 @@ def _first_full_pool(
     pushed: tuple[tuple[int, int], ...],
     end_s: int,
     now_s: int,
+    own: Mapping[int, Image],
+    longer: Sequence[tuple[int, tuple[int, int, int]]],
 ) -> int | None:
     """The first node whose pool would pass its limit at some instant; None if none would."""
     extra: dict[int, list[tuple[int, int, int]]] = {}
     for node, _, start_s in lives:
-        extra.setdefault(node, []).append((start_s, end_s, image.size_bytes))
+        extra.setdefault(node, []).append((start_s, end_s, own.get(node, image).size_bytes))
+    for node, stay in longer:
+        extra.setdefault(node, []).append(stay)
     for number, start_s in pushed:
         for node, life in book.lives_of(number):
             if start_s < life.start_s:

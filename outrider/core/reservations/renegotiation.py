@@ -154,7 +154,7 @@ def _carry_out(
             life.ready_s = min(life.ready_s, book.link.busy_until_s)
     reservation = book.commit(plan, now_s, is_renewal=True)
     used: list[Life] = []
-    for node, life in plan.joined:
+    for node, life in (*plan.joined, *plan.bases):
         # It may be needed for less long than before.
         book.pools.set_user(node, life, name, plan.end_s)
         used.append(life)
@@ -233,10 +233,16 @@ def _refuse_longer(book: Book, entry: BookEntry, end_s: int, now_s: int) -> Refu
     instances = sum(chosen.instances for chosen in entry.fits)
     if room < instances:
         return Refusal(cause=Cause.SLOTS, start_s=start_s, end_s=end_s, instances=instances, room=room)
+    # Of an image with parts a node may have several that have to stay together.
+    longer: dict[int, list[tuple[int, int, int]]] = {}
     for node, life in _there(book, entry):
-        longer = (max(life.expires_s, now_s), end_s, life.image.size_bytes)
-        if life.expires_s < end_s and not book.pools.pools[node].has_room((longer,), now_s, life.image.key):
-            return no_room(book, node, life.image, start_s, end_s, longer[0])
+        if life.expires_s < end_s:
+            stay = (max(life.expires_s, now_s), end_s, life.image.size_bytes)
+            longer.setdefault(node, []).append(stay)
+    image = entry.reservation.workspace.image
+    for node, stays in longer.items():
+        if image is not None and not book.pools.pools[node].has_room(stays, now_s, image.key):
+            return no_room(book, node, image, start_s, end_s, min(stays)[0])
     return None
 
 

@@ -16,6 +16,7 @@ from cachemgr.fetch.registry.references import SCHEMES, Reference, read_referenc
 from cachemgr.fetch.registry.session import FoundBlob, FoundContainer, RegistrySettings, Session
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.uris import Location
+from outrider.core.model import ImagePart
 from outrider.service.images.containers.conversion import AS_IT_IS
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.containers.made import MadeImage, Recipe
@@ -26,6 +27,8 @@ from outrider.service.ports import FoundImage, ImageTrouble, LoginFault, Unread
 __all__ = ["SCHEMES", "Entrance", "look"]
 
 FORMATS = ("squashfs", "sif")
+AS_LAYERS = "layers"
+"""The format of what stays a manifest with its layers, for container runtimes on the nodes."""
 CLOSED = (401, 403, 404)
 """What a registry says of what not everybody may pull; some say that it is not there."""
 
@@ -87,6 +90,8 @@ def look(location: Location, entrance: Entrance, image_format: str = "") -> Foun
             )
         recipe = Recipe(manifest=found.manifest, format=AS_IT_IS, tool="", scope=seen.scope)
         return _brought(seen, Container(found.blob, (found.blob,)), recipe, converter, entrance.uid)
+    if image_format == AS_LAYERS:
+        return _in_layers(seen, found)
     if converter is None:
         raise _trouble(reference, not_one_file(reference, found.container))
     wanted = image_format or converter.default_format
@@ -97,6 +102,24 @@ def look(location: Location, entrance: Entrance, image_format: str = "") -> Foun
         )
     recipe = converter.recipe(found.manifest, wanted, seen.scope)
     return _brought(seen, found.container, recipe, converter, entrance.uid)
+
+
+def _in_layers(seen: _Seen, found: FoundContainer) -> FoundImage:
+    """The image as it is. Nodes fetch it themselves, so it has to be one that everybody may pull."""
+    if not seen.is_open:
+        raise ImageTrouble(
+            f"the image {seen.reference} is private, and nodes fetch layers in nobody's name: leave out "
+            "`format: layers`, so that it is converted"
+        )
+    blobs = {blob.digest: blob for blob in (found.container.config, *found.container.layers)}
+    parts = tuple(ImagePart(key=blob.digest, size_bytes=blob.size_bytes) for blob in blobs.values())
+    return FoundImage(
+        size_bytes=sum(part.size_bytes for part in parts),
+        digest=found.manifest,
+        format=AS_LAYERS,
+        uri=seen.uri,
+        parts=parts,
+    )
 
 
 def _seen(reference: Reference, entrance: Entrance) -> _Seen:

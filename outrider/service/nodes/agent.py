@@ -14,6 +14,7 @@ from cachemgr.base.clock import Clock
 from cachemgr.base.errors import CacheError, DiskFailed, NoDaemon
 from cachemgr.base.shares import Share
 from cachemgr.network.fields import WrongField, plain, read_answer
+from cachemgr.pool.layered import LAYERS, is_part_owner
 from cachemgr.protocol import (
     JOB_OWNER,
     RESERVATION_OWNER,
@@ -237,7 +238,9 @@ def _owners(asking: _Asking, digest: str, our_uid: int) -> tuple[str, ...]:
     owners = [pin.owner for pin in shown.pin_list or () if pin.uid == our_uid]
     return tuple(
         sorted(
-            owner.removeprefix(RESERVATION_OWNER) for owner in owners if owner.startswith(RESERVATION_OWNER)
+            owner.removeprefix(RESERVATION_OWNER)
+            for owner in owners
+            if owner.startswith(RESERVATION_OWNER) and not is_part_owner(owner)
         )
     )
 
@@ -345,11 +348,26 @@ class _OrdersOfACall:
         return OrderResult(order=order)
 
     def _pin(self, order: Pin) -> OrderResult:
+        if order.is_partial:
+            return self._hold(order)
         wanted = PinRequest(order.digest, owner_of(order.owner), order.until_s, "hold")
         pinned = self._asking.order("pin", wanted, ImageEntry)
         if not order.uri or pinned.is_public:
             return OrderResult(order=order)
         return self._check_readers(order, self._shown(order))
+
+    def _hold(self, order: Pin) -> OrderResult:
+        """Whatever is there already: the rest of it is missing."""
+        held = AddRequest(
+            uri=order.uri,
+            digest=order.digest,
+            pin=PinFields(owner_of(order.owner), order.until_s, "hold"),
+            format=LAYERS,
+            readers=order.readers,
+            hold=True,
+        )
+        self._asking.send("add", held)
+        return OrderResult(order=order, code="missing")
 
     def _copy(self, order: Copy) -> OrderResult:
         wanted = CopyRequest(order.digest, owner_of(order.owner), order.until_s)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cachemgr.base.errors import CacheError, WrongBytes
+from cachemgr.base.hashing import InlineHasher
 from cachemgr.pool.check import check
-from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.ingest import Ingest, Writer, drop_stale
 from cachemgr.pool.instance_book import InstanceWish, MadeInstance, leftovers, read_instance, remove_leftover
 from cachemgr.pool.layout import PoolSettings, disk_errors

@@ -409,8 +409,8 @@ class NodeOrders:
             return self._failed(status, need, code, words, now_s)
         was_there, need.is_there = need.is_there, False
         if need.transfer is None or was_there:
-            need.next_s = now_s + RETRY_S
-            return [Missed(node=status.name, owner=need.owner)]
+            need.next_s = now_s + (self._settings.pin_lease_s // 2 if need.is_partial else RETRY_S)
+            return [] if need.is_partial else [Missed(node=status.name, owner=need.owner)]
         found = arriving.get(need.digest)
         if found is not None and found.has_failed:
             return self._failed(status, need, found.code, found.words, now_s)
@@ -470,6 +470,7 @@ class NodeOrders:
                 uri=need.uri,
                 size_bytes=need.size_bytes,
                 readers=need.readers,
+                is_partial=need.is_partial,
             )
             yield from copies.orders(status, need, until_s, now_s)
 
@@ -487,12 +488,10 @@ class NodeOrders:
         instants += [
             need.next_s if self._may_be_told(need, now_s) else now_s + 1 for need in status.needs.values()
         ]
-        if status.stops:
-            instants.append(now_s)
-        instants += [at_s for at_s in (status.promise_s, status.watch_s) if at_s is not None]
+        stops_s = now_s if status.stops else None
+        instants += [at_s for at_s in (stops_s, status.promise_s, status.watch_s) if at_s is not None]
         # Once a second at most, whatever a node answers; what is new was asked for by somebody.
-        least_s = now_s if status.has_new else status.called_s + 1
-        self._plan_at(status, max(now_s, min(instants), least_s))
+        self._plan_at(status, max(now_s, min(instants), now_s if status.has_new else status.called_s + 1))
 
     def _plan_at(self, status: NodeStatus, at_s: int) -> None:
         if status.due_s is None or at_s < status.due_s:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from outrider.core.besteffort.jobs.requeueing import fewest_lost
-from outrider.core.model import Image, Workspace
+from outrider.core.model import Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, Review, assess
@@ -290,7 +290,7 @@ class ReservationAdmission:
         plan = renegotiated.admission.plan
         site.end_transfers(renegotiated.dropped, TransferState.WITHDRAWN)
         self._touch(plan)
-        saved = self._saved_bytes(live.document.image, plan)
+        saved = plan.saved_bytes
         self._place_anew(live, why, replace(live.kept, saved_bytes=saved))
         self.confirm(live)
 
@@ -425,7 +425,7 @@ class ReservationAdmission:
         site = self._site
         kept = keep_reservation(site.book, wish.workspace.name)
         owner = ReservationOwner(uid=wish.caller.uid, user=wish.caller.user, account=wish.account)
-        saved = self._saved_bytes(wish.document.image, plan)
+        saved = plan.saved_bytes
         record = Record(saved_bytes=saved, price=self.price(wish, plan, wish.workspace.name))
         live = site.accept(kept, owner, wish.document, record)
         if record.price is not None:
@@ -440,9 +440,6 @@ class ReservationAdmission:
         numbers.update(number for number, _ in plan.pushed)
         numbers.update(life.transfer for _, life in plan.joined if life.transfer is not None)
         site.touch(numbers)
-
-    def _saved_bytes(self, image: Image, plan: ReservationPlan) -> int:
-        return plan.saved_transfers * image.size_bytes
 
     def decision(self, wish: Wish, admission: Accepted | Rejected) -> Decision:
         decision = replies.decision(self._site, wish.document, wish.workspace, admission, wish.zone)

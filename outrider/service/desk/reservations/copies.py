@@ -133,7 +133,7 @@ class ReservationCopies:
             return
         names = site.book.timeline.nodes
         number = site.book.timeline.number_of[node]
-        lives = [life for each, life in entry.lives if each == number]
+        lives = [life for each, life in entry.copies() if each == number]
         for life in lives:
             if life.transfer in site.moving:
                 # It was there, and the same transfer still goes on to other nodes: here, too.

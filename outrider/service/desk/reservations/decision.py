@@ -86,7 +86,7 @@ def _accepted(site: Site, document: Document, workspace: Workspace, plan: Reserv
         image=image_view(document),
         transfers=transfers,
         nodes_with_image=fold(held),
-        saved_bytes=plan.saved_transfers * document.size_bytes,
+        saved_bytes=plan.saved_bytes,
         ready_s=ready_s,
         latest_ready_s=latest_s,
         slack_s=plan.start_s - ready_s,

@@ -95,9 +95,12 @@ class PlanExecution:
         if entry is None:
             return
         names = site.book.timeline.nodes
-        for node, life in entry.lives:
+        for node, life in entry.copies():
             if life.transfer is None or life.transfer in site.moving:
                 self._need(live, names[node].name, life.transfer)
+            elif live.document.parts:
+                # What others have of it there must not go before the rest has come.
+                self._need(live, names[node].name, None, is_partial=True)
         reservation = live.reservation
         self._agenda.add(max(reservation.start_s, site.now_s), Topic.BEGIN, live.name)
         self._agenda.add(max(reservation.end_s, site.now_s), Topic.END, live.name)
@@ -247,13 +250,14 @@ class PlanExecution:
         """Whether a reservation needs a copy: that jobs would like it, too, brings it nowhere."""
         return not self._site.book.entries.keys().isdisjoint(life.users)
 
-    def _need(self, live: Live, node: str, transfer: int | None) -> None:
+    def _need(self, live: Live, node: str, transfer: int | None, *, is_partial: bool = False) -> None:
         site, document = self._site, live.document
         moving = None if transfer is None else site.moving[transfer]
         status = self._node_orders.statuses.get(node)
         before = None if status is None else status.needs.get(live.name)
         until_s = live.reservation.end_s + site.settings.grace_s
-        if before is not None and (before.transfer, before.until_s) == (transfer, until_s):
+        terms = transfer, until_s, is_partial
+        if before is not None and (before.transfer, before.until_s, before.is_partial) == terms:
             return
         need = Need(
             owner=live.name,
@@ -264,6 +268,7 @@ class PlanExecution:
             readers=document.readers,
             until_s=until_s,
             transfer=transfer,
+            is_partial=is_partial,
             deadline_s=None if moving is None else moving.transfer.deadline_s,
             rate_bytes_per_s=None if moving is None else moving.rate_bytes_per_s,
             copy_from_s=copy_begin_s(live.reservation.start_s, document.size_bytes),

@@ -134,12 +134,12 @@ class ReservationRepair:
         if entry is None:
             self._alarms.endanger(live, why)
             return
-        if {node for node, _ in entry.lives} != {chosen.node for chosen in entry.fits}:
+        if {node for node, _ in entry.copies()} != {chosen.node for chosen in entry.fits}:
             self._copies.restage(live, why)
         start_s = live.reservation.start_s
         coming = [life for _, life in entry.lives if life.transfer is not None]
         late = {transfer.number for transfer, _ in site.book.link.latest_starts(site.now_s)}
-        is_whole = len(entry.lives) == len(entry.fits)
+        is_whole = len(entry.copies()) == len(entry.fits)
         is_in_time = live.is_ready or (
             start_s > site.now_s and late.isdisjoint(life.transfer for life in coming)
         )

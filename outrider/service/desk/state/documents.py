@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from outrider.core.model import Image
+from outrider.core.model import Image, ImagePart
 from outrider.service.desk.state.open_terms import OpenTerms, read_terms, terms_of
 from outrider.service.ports import Readers
 from outrider.service.requests import Caller, Reserve
@@ -45,6 +45,8 @@ class Document:
     """Whether it may make way for others, by the site's policy."""
     lease_class: str = ""
     """The rule of the policies that it came under."""
+    parts: tuple[ImagePart, ...] = ()
+    """Of an image that stays in its layers, the blobs of which it consists."""
 
     @property
     def is_private(self) -> bool:
@@ -52,7 +54,7 @@ class Document:
 
     @property
     def image(self) -> Image:
-        return Image(uri=self.uri, size_bytes=self.size_bytes, digest=self.digest)
+        return Image(uri=self.uri, size_bytes=self.size_bytes, digest=self.digest, parts=self.parts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,6 +108,7 @@ def document_of(request: Reserve, caller: Caller) -> Document:
         group=caller.group,
         open=None if file.deployment is None else terms_of(file.deployment),
         may_yield=file.deployment is not None and file.deployment.preemptible is True,
+        parts=image.parts,
     )
 
 
@@ -139,6 +142,7 @@ def read_document(text: str) -> Document:
         if readers is not None:
             found["readers"] = Readers(uids=tuple(readers["uids"]), gids=tuple(readers["gids"]))
         found["open"] = read_terms(found.get("open"))
+        found["parts"] = tuple(ImagePart(**each) for each in found.get("parts", ()))
         return Document(**found)
 
 

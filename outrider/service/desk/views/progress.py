@@ -57,7 +57,9 @@ class Progress:
         site = self._site
         entry = site.book.entries.get(live.name)
         lives = (
-            {} if entry is None else {site.book.timeline.nodes[node].name: life for node, life in entry.lives}
+            {}
+            if entry is None
+            else {site.book.timeline.nodes[node].name: life for node, life in entry.copies()}
         )
         found = []
         for name in live.nodes:
@@ -68,7 +70,7 @@ class Progress:
             if need is not None and need.is_there:
                 state = "ready"
             elif need is not None:
-                state = "failed" if need.failures else "arriving" if need.transfer is not None else "unknown"
+                state = "failed" if need.failures else "arriving" if need.transfer is not None else state
             found.append(
                 NodeStaging(
                     node=name,

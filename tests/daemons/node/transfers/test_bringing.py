@@ -15,11 +15,11 @@ import pytest
 
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import CacheError, Cancelled, SourceFailed, Unsuitable, WrongBytes
+from cachemgr.base.hashing import InlineHasher
 from cachemgr.fetch.bring import BringOrder, Origin, TransferTerms, bring, kind_of
 from cachemgr.fetch.carrier import origin_of
 from cachemgr.fetch.control import Control
 from cachemgr.fetch.report import FetchProgress
-from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.index import SqliteIndex
 from cachemgr.pool.ingest import Ingest
 from cachemgr.pool.pool import ImagePool, Want

@@ -10,7 +10,7 @@ import pytest
 
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import CacheError, NotInPool
-from cachemgr.pool.hashing import InlineHasher
+from cachemgr.base.hashing import InlineHasher
 from cachemgr.pool.holdings import PoolHoldings
 from cachemgr.pool.index import SqliteIndex
 from cachemgr.pool.ingest import Ingest, Writer

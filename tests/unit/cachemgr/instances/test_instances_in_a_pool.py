@@ -13,11 +13,11 @@ import pytest
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import BadRequest, Unsuitable
+from cachemgr.base.hashing import InlineHasher
 from cachemgr.instances.formats import admitted
 from cachemgr.instances.kernel import Kernel
 from cachemgr.instances.maker import InstanceMaker
 from cachemgr.instances.probing import probe
-from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.index import SqliteIndex
 from cachemgr.pool.ingest import Ingest
 from cachemgr.pool.instance_book import instances, make_instance, remove_instances

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr.base.disk import RealDisk
-from cachemgr.pool.hashing import InlineHasher
+from cachemgr.base.hashing import InlineHasher
 from cachemgr.pool.index import SqliteIndex
 from cachemgr.pool.ingest import Ingest
 from cachemgr.pool.layout import PoolSettings

@@ -16,8 +16,8 @@ sys.path.insert(0, root)
 
 from cachemgr.base.clock import SystemClock  # noqa: E402
 from cachemgr.base.disk import RealDisk  # noqa: E402
+from cachemgr.base.hashing import ThreadedHasher  # noqa: E402
 from cachemgr.pool import check, instance_book, room  # noqa: E402
-from cachemgr.pool.hashing import ThreadedHasher  # noqa: E402
 from cachemgr.pool.index import SqliteIndex  # noqa: E402
 from cachemgr.pool.ingest import Ingest, drop_stale  # noqa: E402
 from cachemgr.pool.layout import PoolSettings  # noqa: E402

@@ -14,8 +14,8 @@ from bench.stress import CONTENTS, DIGESTS, StressAnswers, faults, make_pool, op
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import NotInPool
+from cachemgr.base.hashing import InlineHasher
 from cachemgr.pool import room
-from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.ingest import Ingest
 from cachemgr.pool.pool import ImagePool, Want
 from cachemgr.pool.records import PoolImage, PoolPin

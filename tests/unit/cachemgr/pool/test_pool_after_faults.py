@@ -8,8 +8,8 @@ from contextlib import closing, suppress
 import pytest
 
 from cachemgr.base.errors import DiskFailed
+from cachemgr.base.hashing import InlineHasher
 from cachemgr.pool import room
-from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.ingest import Ingest
 from cachemgr.pool.records import Alias, ImageAccess
 from tests.simulation.crash.memorynodes import Crash, Fault, File

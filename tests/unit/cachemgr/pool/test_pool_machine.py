@@ -20,9 +20,9 @@ from hypothesis.stateful import (
 )
 
 from cachemgr.base.errors import NeverFits, NoRoom
+from cachemgr.base.hashing import InlineHasher
 from cachemgr.pool import room
 from cachemgr.pool.check import check
-from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.ingest import Writer, drop_stale
 from cachemgr.pool.pool import INGEST_LEASE_S, ImagePool, Want
 from cachemgr.pool.records import Alias, PoolImage, PoolPin

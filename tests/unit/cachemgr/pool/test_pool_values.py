@@ -10,7 +10,7 @@ import pytest
 
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import BadRequest, InUse, NeverFits, NoRoom, NotAllowed, NotInPool, WrongBytes
-from cachemgr.pool.hashing import InlineHasher, ThreadedHasher
+from cachemgr.base.hashing import InlineHasher, ThreadedHasher
 from cachemgr.pool.ingest import Ingest, cancel, drop_stale
 from cachemgr.pool.layout import PoolLayout, PoolSettings
 from cachemgr.pool.pins import LONGEST_LEASE_S, read_pins
