@@ -42,6 +42,7 @@ BENCHMARKS = (
     # The simulator and the core.
     Benchmark(name="mixed"),
     Benchmark(name="leases", brief=("--repeats=2",)),
+    Benchmark(name="gangs", brief=("--gangs=3000", "--short=300", "--nodes=64")),
     Benchmark(name="admission", brief=("--decisions=5000",)),
     Benchmark(name="backfill"),
     Benchmark(name="schedule"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from fractions import Fraction
 
 _UNITS = {
     "": 1, "B": 1,
@@ -22,11 +21,18 @@ def size_bytes(text: str) -> int:
     factor = _UNITS.get(found[2].upper()) if found else None
     if found is None or factor is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size: write one like 600MB or 2GiB")
+    if found[1].isdigit():
+        return int(found[1]) * factor
+    # It brings decimals and more, for which most command lines need not wait.
+    from fractions import Fraction
+
     return int(Fraction(found[1]) * factor)
 
 
 def link_bytes_per_s(text: str) -> int:
     """Megabits a second, as a link is sold, as bytes a second."""
+    from fractions import Fraction
+
     try:
         rate = Fraction(text) * 10**6 / 8
     except (ValueError, ZeroDivisionError):

@@ -141,13 +141,14 @@ def run(arguments: argparse.Namespace) -> None:
             check_picture(picture)
     for path in (arguments.jobs_csv, arguments.swf):
         check_writable(path)
-    from outrider.cli.simulate.run_log import runs_as_log
+    from outrider.cli.simulate.run_log import RunResult, runs_as_log
     from outrider.cli.simulate.run_output import deliver
     from outrider.cli.simulate.run_site import run_site
     from outrider.sim.workload.trace import WorkloadError
 
     try:
-        result = (None if arguments.mode else runs_as_log(arguments)) or run_site(arguments)
+        found = None if arguments.mode else runs_as_log(arguments)
+        result = found if isinstance(found, RunResult) else run_site(arguments, found)
     except WorkloadError as error:
         raise InputError(str(error)) from error
     deliver(result, arguments)

@@ -44,12 +44,13 @@ class JobNotes:
     def consider(self, entry: JobEntry, text: str, now_s: int, start_s: int | None = None) -> None:
         """This is what a job's user should see now, and when the job is expected to start."""
         text = text[:MOST_CHARACTERS]
-        if (text, start_s) == (entry.noted, entry.noted_start_s):
+        if not text or (text, start_s) == (entry.noted, entry.noted_start_s):
+            # What nobody needs to be told any more is not told: the job may run, or be over by then.
             self.forget(entry.key)
-        elif text:
-            if entry.key not in self._wanted:
-                self._plan(entry, now_s)
-            self._wanted[entry.key] = (entry, text, start_s)
+            return
+        if entry.key not in self._wanted:
+            self._plan(entry, now_s)
+        self._wanted[entry.key] = (entry, text, start_s)
 
     def forget(self, job: str) -> None:
         self._wanted.pop(job, None)
