@@ -279,8 +279,7 @@ def test_daemon_that_is_killed_midway_shows_no_image_and_goes_on_with_its_layers
 ) -> None:
     digest = push(registry, "team/killed", [*COMMON, FIRST])
     make_pool(folder / "pool")
-    texts = {"plain_http": registry.address, "transfer_rate": "1MB/s"}
-    first = Outside(folder, **texts)
+    first = Outside(folder, plain_http=registry.address, transfer_rate="1MB/s")
     uri = f"docker://{registry.address}/team/killed:v1"
     first.ask("add", uri=uri, format="layers", pin=pin("one"))
 
