@@ -144,9 +144,8 @@ class Simulation:
 
     def run(self) -> SimulationResult:
         """Until nothing more happens."""
-        heap = self._heap
-        while heap:
-            self.now_s, _, _, happen, arguments = heappop(heap)
+        while self._heap:
+            self.now_s, _, _, happen, arguments = heappop(self._heap)
             happen(*arguments)
         outcome = self.outcome
         outcome.stays = self.scheduler.book.pools.close() + self.scheduler.board.private

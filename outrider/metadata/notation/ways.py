@@ -30,7 +30,7 @@ def read_way(text: str) -> Mapping[str, str]:
     if len(text) > MOST_CHARACTERS:
         raise TextError(f"an option has {len(text)} characters: at most {MOST_CHARACTERS} are read")
     found: dict[str, str] = {}
-    for part in re.split(r"[ \t]*,[ \t]*|[ \t]+", text.strip()):
+    for part in text.replace(",", " ").split() or [""]:
         split = _PART.fullmatch(part)
         if split is None:
             raise TextError(f"{shown(part)} is not of the form key=value, as in nodes=2 time=60")
