@@ -39,10 +39,10 @@ def improver(effort: float = DEFAULT_EFFORT, seconds: float | None = None, worke
         if not rules.is_empty:
             # What the model does not know could not be kept.
             return Improved(target=None, bound=0)
-        loose = _Model(situation, jobs, hint).solve(effort / 2, seconds, workers)
+        loose = _Model(situation, jobs, hint).solve(effort, seconds, workers)
         if loose.target is None or _cost(situation, loose.target) <= loose.bound:
             return loose
-        strict = _Model(situation, jobs, hint, is_strict=True).solve(effort / 2, seconds, workers)
+        strict = _Model(situation, jobs, hint, is_strict=True).solve(effort, seconds, workers)
         found = [each.target for each in (loose, strict) if each.target is not None]
         best = min(found, key=lambda target: _cost(situation, target))
         return Improved(target=best, bound=loose.bound)
@@ -98,7 +98,9 @@ class _Model:
     def _add_machines(self) -> None:
         model = self._model
         for number in self._running:
-            ways = _Ways((self._bool(f"stay{number}"), None), (self._bool(f"a{number}"), self._bool(f"b{number}")))
+            ways = _Ways(
+                (self._bool(f"stay{number}"), None), (self._bool(f"a{number}"), self._bool(f"b{number}"))
+            )
             self._ways[number] = ways
             model.add_exactly_one(ways.stay[0], *ways.move)
         for job in self._jobs:
@@ -142,9 +144,9 @@ class _Model:
                 ]
                 run: list[cp_model.LinearExprT] = []
                 if size in self._begun:
-                    at_once, count = self._begun[size]
-                    run = [at_once if when == AT_ONCE else count - at_once]
-                model.add(sum(came) == sum(moved) + sum(run))
+                    begun, waiting_count = self._begun[size]
+                    run = [begun if when == AT_ONCE else waiting_count - begun]
+                model.add(_sum(came) == _sum([*moved, *run]))
 
     def _add_rooms(self) -> None:
         """Every node has room for what comes at once beside all that is there, and in the end for all.
@@ -173,9 +175,9 @@ class _Model:
                         early[node].append(size[resource] * count)
             for node, each in enumerate(nodes):
                 if early[node]:
-                    self._model.add(sum(early[node]) <= max(0, self._free[node][resource]))
+                    self._model.add(_sum(early[node]) <= max(0, self._free[node][resource]))
                 if final[node]:
-                    self._model.add(sum(final[node]) <= each.capacity[resource])
+                    self._model.add(_sum(final[node]) <= each.capacity[resource])
 
     def _add_costs(self) -> None:
         """Each machine's own cost, and that of the first stage for each that waits for its end."""
@@ -199,7 +201,7 @@ class _Model:
             # If nothing leaves in the first stage, all that is feasible later is feasible at once.
             leaves = [self._ways[number].move[AT_ONCE] for number in self._running]
             waits_any = self._bool("waits_any")
-            model.add(sum(late) == 0).only_enforce_if(waits_any.negated())
+            model.add(_sum(late) == 0).only_enforce_if(waits_any.negated())
             model.add_bool_or(*leaves, waits_any.negated())
         most_late = len(self._ways) + len(self._waiting)
         costs = sorted({longest, *(cost for cost, _ in first if cost > longest)})
@@ -212,8 +214,8 @@ class _Model:
                 model.add_bool_or(*allowed, way.negated())
         waits = model.new_int_var(0, costs[-1] * most_late, "waits")
         for level, cost in zip(levels, costs, strict=True):
-            model.add(waits >= cost * sum(late)).only_enforce_if(level)
-        model.minimize(fixed + sum(own) + waits)
+            model.add(waits >= cost * _sum(late)).only_enforce_if(level)
+        model.minimize(_sum([fixed, *own, waits]))
 
     def _add_hint(self) -> None:
         model, hosts = self._model, self._hint.hosts
@@ -221,12 +223,16 @@ class _Model:
             is_home = hosts[number] == self._situation.hosts[number]
             model.add_hint(ways.stay[0], is_home)
             if not is_home:
-                model.add_hint(ways.move[AT_ONCE], fits(self._machines[number].demand, self._free[hosts[number]]))
+                model.add_hint(
+                    ways.move[AT_ONCE], fits(self._machines[number].demand, self._free[hosts[number]])
+                )
 
     def solve(self, effort: float, seconds: float | None, workers: int) -> Improved:
         solver = cp_model.CpSolver()
         solver.parameters.max_deterministic_time = effort
         solver.parameters.num_workers = workers
+        # Without the linear relaxation of everything, what machines share is seen much too late.
+        solver.parameters.linearization_level = 2
         solver.parameters.random_seed = 1
         if seconds is not None:
             solver.parameters.max_time_in_seconds = seconds
@@ -262,6 +268,10 @@ class _Model:
             if hosts[number] == NOWHERE:
                 hosts[number] = places[self._machines[number].demand, when].pop()
         return Target(hosts=tuple(hosts), stopped=self._stopped)
+
+
+def _sum(terms: Sequence[cp_model.LinearExprT]) -> cp_model.LinearExprT:
+    return cp_model.LinearExpr.sum(terms)
 
 
 def _most(size: Amount, room: Amount) -> int:

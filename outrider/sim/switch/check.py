@@ -35,7 +35,9 @@ def faults(situation: Situation, timed: Sequence[TimedAction], wanted: Sequence[
     # What ends at an instant has ended before anything begins.
     events += [(each.end_s, 0, number) for number, each in enumerate(timed)]
     # An action that takes no time begins before it ends.
-    events = [(at, 2 if timed[n].begin_s == timed[n].end_s and not kind else kind, n) for at, kind, n in events]
+    events = [
+        (at, 2 if timed[n].begin_s == timed[n].end_s and not kind else kind, n) for at, kind, n in events
+    ]
     for _, kind, number in sorted(events):
         if kind == 1:
             run.begin(timed[number].action)
