@@ -208,7 +208,7 @@ OPTIONS = (
         "control_listen",
         _address,
         "",
-        "address at which whoever has the site's key controls this node; empty: nobody does",
+        "address at which anyone who has the site's key controls this node; empty: nobody does",
     ),
     Option(
         "node",

@@ -232,7 +232,7 @@ class BootedMachine:
         while self._group.parts and self._group.is_dir():
             _remove_groups(self._group)
             if self._clock.monotonic_s() > until_s:
-                raise TestbedError(f"{self._group} cannot be removed: something of the machine goes on")
+                raise TestbedError(f"{self._group} cannot be removed: something of the machine still runs")
             self._clock.sleep(PAUSE_S)
         if self._folder.parts:
             (self._folder / "console").unlink(missing_ok=True)

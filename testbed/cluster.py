@@ -36,6 +36,7 @@ TOOLS = ("ip", "tc", "nsenter", "setpriv")
 WAIT_S = 120
 HOST = re.compile(r"[a-z][a-z0-9-]{0,12}")
 POLL_S = 0.05
+RESTS = 3
 LOG_LINES = 40
 DEVICES_BEFORE = "devices"
 NSSWITCH = b"passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nservices: files\n"
@@ -313,8 +314,8 @@ class Cluster:
         """
         Ask until it is so. Raises TestbedError with the logs when it has not become so in time.
 
-        Most questions are commands on hosts: whoever asks rests for as long as asking took, and leaves
-        the processors to what is waited for.
+        Most questions are commands on hosts: whoever asks rests for three times as long as asking took, and
+        leaves the processors to what is waited for.
         """
         until_s = self.clock.monotonic_s() + timeout_s
         asked_s = self.clock.monotonic_s()
@@ -323,7 +324,7 @@ class Cluster:
             if now_s > until_s:
                 told = "" if logs is None else f"\n{logs()}"
                 raise TestbedError(f"waited {timeout_s} s for {what}{told}")
-            self.clock.sleep(max(POLL_S, now_s - asked_s))
+            self.clock.sleep(max(POLL_S, RESTS * (now_s - asked_s)))
             asked_s = self.clock.monotonic_s()
 
     def boot(self, hosts: Sequence[str]) -> None:
@@ -375,6 +376,10 @@ class Cluster:
 
     def _signal(self, host: str, name: str, signal: str) -> bool:
         return self.run(host, [*commands.SIGNALLED, name, signal], check=False).returncode == 0
+
+    def from_outside(self, host: str, path: str) -> str:
+        """How this machine names what a host calls `path`, a socket, too."""
+        return str(Path("/proc", str(self._first(host).pid), "root", path.lstrip("/")))
 
     def _first(self, host: str) -> HostProcess:
         """A host's first process, by which its namespaces are entered."""

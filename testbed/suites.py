@@ -60,7 +60,7 @@ def tree_of(version: str | None, cache: Path = CACHE) -> Path:
         if not tree.exists():
             make(SUITES[version], tree)
     if not (tree / STAMP).exists() or (tree / STAMP).read_text().split() != list(PACKAGES):
-        raise TestbedError(f"{tree} has not the packages of this testbed: rm -r it, and it is made anew")
+        raise TestbedError(f"{tree} has not the packages of this testbed: rm -r it, and it is made again")
     found = version_in(tree)
     if found is None or not found.startswith(f"{version}."):
         raise TestbedError(

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import PurePath
 
 import pytest
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
 # A minute's file that begins last keeps everybody waiting, and xdist by itself begins with those that have
 # many tests, which are the short ones. The longest comes first.
 LONGEST_FIRST = (
+    "tests/daemons/slurm/service/test_machines_make_way.py",
     "tests/contract/test_contract_of_jobs.py",
+    "tests/daemons/slurm/service/test_jobs_in_machines.py",
     "tests/daemons/demo",
     "tests/contract/test_contract_of_time.py",
     "tests/daemons/bench/test_short_forms_with_slurm.py",
     "tests/daemons/bench/test_short_forms_with_grid_engine.py",
+    "tests/daemons/slurm/service/test_open_and_moving.py",
     "tests/daemons/slurm/service/test_failures_of_people.py",
+    "tests/daemons/slurm/service/test_kinds_of_lease.py",
+    "tests/daemons/slurm/service/test_yielding_jobs.py",
+    "tests/daemons/gridengine/service/test_best_effort.py",
+    "tests/daemons/integrations/test_tools_on_slurm.py",
     "tests/daemons/bench/test_short_form_of_accuracy.py",
     "tests/daemons/installing/test_installed_grid.py",
     "tests/daemons/gridengine/service/test_failures_of_images.py",
@@ -25,6 +34,7 @@ LONGEST_FIRST = (
     "tests/daemons/walks/test_upgrade.py",
     "tests/daemons/slurm/service/test_failures_of_images.py",
     "tests/daemons/gridengine/service/test_failures_of_daemons.py",
+    "tests/daemons/gridengine/service/test_yielding_jobs.py",
     "tests/simulation/dst/test_simulated_service.py",
     "tests/daemons/gridengine/hooks/test_hooks_in_gridengine.py",
     "tests/daemons/kill/test_killed_services.py",
@@ -34,21 +44,43 @@ LONGEST_FIRST = (
     "tests/daemons/service/test_jobs_handed_over_once.py",
     "tests/security/test_room_of_promises.py",
     "tests/security/growth/test_texts_grow.py",
+    "tests/security/growth/test_regexes.py",
+    "tests/security/growth/test_filters_grow.py",
+    "tests/simulation/live/test_live_leases.py",
+    "tests/simulation/crash/test_crash_points.py",
     "tests/daemons/kill/test_killed_processes.py",
     "tests/daemons/installing/test_page.py",
     "tests/daemons/slurm/hooks/test_hooks_in_slurm.py",
 )
-# What waits for daemons, the longer the fewer tests a file has; others keep a processor busy, and come last.
-WAITING = ("tests/contract", "tests/daemons")
+# What waits for daemons, the longer the fewer tests a file has; others keep a processor busy.
+WAITING = ("tests/contract", "tests/daemons", "tests/security/test_")
 # Folders whose files have daemons in common, which another worker would start once more.
 SHARING = ("tests/daemons/demo",)
+# One worker of so many computes while the others wait: by themselves they leave a processor idle.
+COMPUTING = 4
 
 
 class LongestFirst(LoadFileScheduling):  # type: ignore[misc]
-    """Files, or folders that share daemons, in the order in which they were collected."""
+    """Files, or folders that share daemons, in the order in which they were collected; some workers take
+    those first that compute, the others those that wait."""
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        computes = self.nodes.index(node) < self.numnodes // COMPUTING
+        self.workqueue.move_to_end(next_unit(self.workqueue, computes=computes), last=False)
+        super()._assign_work_unit(node)
+
+
+def next_unit(units: Iterable[str], *, computes: bool) -> str:
+    """What a worker begins now: the first of its kind, or the first if there is none."""
+    names = list(units)
+    return next((name for name in names if waits(name) is not computes), names[0])
+
+
+def waits(unit: str) -> bool:
+    return unit.startswith(WAITING)
 
 
 def unit_of(nodeid: str) -> str:
@@ -66,7 +98,7 @@ def ordered(items: list[pytest.Item]) -> list[pytest.Item]:
 
     def key(index: int) -> tuple[int, bool, int, int]:
         name = units[index]
-        waits = name.startswith(WAITING)
-        return (ranks.get(name, len(ranks)), not waits, counts[name] * (1 if waits else -1), first[name])
+        count = counts[name] if waits(name) else -counts[name]
+        return (ranks.get(name, len(ranks)), not waits(name), count, first[name])
 
     return [items[index] for index in sorted(range(len(items)), key=key)]

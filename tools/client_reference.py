@@ -1,4 +1,4 @@
-"""The client's reference, from its own docstrings, for `docs/reference/client.md`."""
+"""The client's reference, from its own docstrings, for `docs/reference/api.md`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ERRORS = [each for each in vars(errors).values() if inspect.isclass(each)] + [tr
 
 def reference() -> str:
     """Headings, signatures and docstrings, in the order of the source."""
-    parts = ["## `Outrider`", _doc(service.Outrider), _call("Outrider", service.Outrider)]
+    parts = ["### `Outrider`", _doc(service.Outrider), _call("Outrider", service.Outrider)]
     for name, method in vars(service.Outrider).items():
         if inspect.isfunction(method) and not name.startswith("_"):
-            parts += [f"### `{name}`", _call(name, method), _doc(method)]
-    parts += ["## What is asked for", *_values([wishes.Image, wishes.WorkspaceText], "###")]
-    parts += ["## Errors", _table(["error", "when"], _errors())]
-    parts += ["## Answers", *_values(list(_classes()), "###")]
+            parts += [f"#### `{name}`", _call(name, method), _doc(method)]
+    parts += ["### What is asked for", *_values([wishes.Image, wishes.WorkspaceText], "####")]
+    parts += ["### Errors of the client", _table(["error", "when"], _errors())]
+    parts += ["### Answers", *_values(list(_classes()), "####")]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

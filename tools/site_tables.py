@@ -52,7 +52,15 @@ def _made(name: str) -> str:
     if name.startswith("results/"):
         heads, *rows = _lines(name.partition("/")[2])
         return _table(heads, rows)
-    return TABLES[name]()
+    return TABLES[name]() if name in TABLES else reference(name)
+
+
+def reference(name: str) -> str:
+    """Tables of options, keys and requests. mkdocs, as a program, does not look for `tools` here."""
+    sys.path.append(str(ROOT))
+    from tools import reference_tables
+
+    return reference_tables.made(name)
 
 
 def physical(*, is_of_the_thesis: bool) -> str:
@@ -144,11 +152,11 @@ def _table(heads: list[str], rows: list[list[str]], rules: list[str] | None = No
 
 
 def client() -> str:
-    """What the Python client offers. mkdocs, as a program of its own, does not look for `tools` here."""
+    """What the Python client offers."""
     sys.path.append(str(ROOT))
-    from tools.client_reference import reference
+    from tools import client_reference
 
-    return reference()
+    return client_reference.reference()
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -167,4 +175,4 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 if __name__ == "__main__":
-    sys.stdout.write(TABLES[sys.argv[1]]())
+    sys.stdout.write(_made(sys.argv[1]))

@@ -130,7 +130,7 @@ class DaemonAsker:
         if not transfer:
             return "interrupted before the daemon answered: `cachemgr transfers` shows whether it has begun"
         return (
-            f"interrupted; transfer {transfer} goes on in the daemon: `cachemgr transfers` shows how far, "
+            f"interrupted; transfer {transfer} continues in the daemon: `cachemgr transfers` shows how far, "
             f"`cachemgr transfer {transfer} --cancel` ends it"
         )
 

@@ -16,8 +16,8 @@ def meanings() -> dict[int, str]:
     found[CacheError.exit_code] = "Failed; the message says why."
     found[EXIT_OK] = "Done."
     found[EXIT_FAULT] = "A fault of cachemgr itself; its traceback is on stderr."
-    found[EXIT_INTERRUPTED] = "Interrupted by Ctrl-C; the message says what goes on or is kept."
-    found[EXIT_PIPE_CLOSED] = "Whoever read the output went away."
+    found[EXIT_INTERRUPTED] = "Interrupted by Ctrl-C; the message says what continues or is kept."
+    found[EXIT_PIPE_CLOSED] = "The reader of the output has closed it."
     return dict(sorted(found.items()))
 
 

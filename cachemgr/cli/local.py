@@ -86,7 +86,7 @@ class LocalAsker:
             )
         return (
             f"interrupted; {in_words(arrived_bytes)} of {in_words(kept[0].size_bytes)} are kept for a day, "
-            "and the same command goes on there"
+            "and the same command continues there"
         )
 
     def close(self) -> None:

@@ -258,6 +258,6 @@ def _explained(mount: _Checked, error: OSError) -> CacheError:
     if error.errno == errno.EINVAL:
         return Unsuitable(
             f"{what}: the image is damaged, the pool's file system cannot carry it, or an earlier overlay "
-            "there was lost; remove the instance and make it anew, or look at the kernel's log"
+            "there was lost; remove the instance and make it again, or look at the kernel's log"
         )
     return DiskFailed(f"{what}: {error.strerror}")

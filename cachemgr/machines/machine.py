@@ -104,7 +104,7 @@ class Machine(MachineKeeper):
             with self.monitor() as monitor:
                 record = self.write(record.stepped(states.SAVING))
                 try:
-                    with disk_trouble(f"saving machine {record.name}, which goes on running,"):
+                    with disk_trouble(f"saving machine {record.name}, which continues to run,"):
                         saved = self._save(monitor, record)
                     pause_ms = int((self.site.clock.monotonic_s() - began_s) * 1000)
                     record = self.write(

@@ -350,7 +350,7 @@ def _index(pool: ImagePool, fix: bool) -> Iterator[PoolFinding]:
     if fix:
         room.rescan(pool)
     about = f"an index that differs from the folders, {len(wrong)} times, first at {wrong[0][0]}"
-    yield PoolFinding(about, pool.layout.index, "make it anew", fix)
+    yield PoolFinding(about, pool.layout.index, "make it again", fix)
 
 
 def _is_in_use(pool: ImagePool, digest: str) -> bool:

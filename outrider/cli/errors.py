@@ -79,7 +79,7 @@ MEANINGS = {
     EXIT_OK: "done; for a reservation: accepted",
     **{each.exit_code: each.meaning for each in ERRORS},
     EXIT_INTERRUPTED: "interrupted by Ctrl-C; no file is left half-written",
-    EXIT_PIPE_CLOSED: "whoever read the output went away",
+    EXIT_PIPE_CLOSED: "the reader of the output has closed it",
 }
 
 

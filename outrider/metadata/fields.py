@@ -105,7 +105,9 @@ def _uri(value: object) -> str:
     if divider and not _SCHEME.fullmatch(scheme):
         raise TextError(f"{shown(scheme)} is not a scheme of a URI: write one like https")
     if divider and "@" in rest.partition("/")[0]:
-        raise TextError("has a user or a password in it: whoever reads the file would know it; leave it out")
+        raise TextError(
+            "has a user or a password in it: everybody who reads the file would know it; leave it out"
+        )
     if ".." in re.split(r"[/?#]|%2[Ff]", text.replace("%2e", ".").replace("%2E", ".")):
         raise TextError(f"{shown(text)} has .. as a part: write where the image is without it")
     return text

@@ -48,7 +48,7 @@ class WhoSection(Section):
 class DenialSection(WhoSection):
     """Who may not reserve, whatever the rules say."""
 
-    because: Words = Field(description="the reason, which the user is told")
+    because: Words = Field(description="the reason that the user reads")
 
     @model_validator(mode="after")
     def _is_about_somebody(self) -> Self:
@@ -62,9 +62,7 @@ class RuleSection(WhoSection):
 
     name: Name = Field(description="what a refusal calls the rule")
     may_reserve: bool = Field(True, description="false: these may not reserve at all")
-    because: Words | None = Field(
-        None, description="with may_reserve: false, the reason that the user is told"
-    )
+    because: Words | None = Field(None, description="with may_reserve: false, the reason that the user reads")
     ahead_s: Duration | None = Field(None, alias="ahead", description="how far ahead a start may lie")
     duration_s: Duration | None = Field(None, alias="duration", description="how long a reservation may be")
     node_hours: int | None = Field(

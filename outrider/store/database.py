@@ -81,12 +81,12 @@ class Lock:
             ) from error
         if (count := os.fstat(file).st_nlink) > 1:
             raise Conflict(
-                f"store {path}: the file has {count} names (hard links), and its log lies beside one of "
+                f"store {path}: the file has {count} names (hard links), and its log is beside one of "
                 "them only: remove the other names (find -samefile), or use a symbolic link"
             )
         if _is_mounted(path):
             raise Conflict(
-                f"store {path}: the file alone is a mount, and its log lies beside another name of it: mount "
+                f"store {path}: the file alone is a mount, and its log is beside another name of it: mount "
                 "the folder instead"
             )
 
@@ -246,7 +246,7 @@ class Database:
                 raise Conflict(f"store {self.path}: there is one already; it is not overwritten")
             if not is_new and not version:
                 raise Damaged(
-                    f"store {self.path}: there is nothing in it; put a backup back, or make it anew"
+                    f"store {self.path}: there is nothing in it; put a backup back, or make it again"
                 )
             self.connection.execute(sql.KEEP_REFERENCES)
             self.connection.execute(sql.WRITE_AHEAD)

@@ -193,7 +193,7 @@ local function forecast(values, options)
   if values.image:find("'", 1, true) or not is_served() then return nil end
   local answer = asked(values, options) or ""
   local fault = answer:match("^%-%-image: ([^\n]+)")
-  if fault then return "its image cannot be had as it is named, so the job stays held: " .. fault end
+  if fault then return "its image cannot be fetched as it is named, so the job stays held: " .. fault end
   local result = answer:match('"result"%s*:%s*"(%a+)"')
   local at_s = number_of(answer, result == "accepted" and "ready_s" or "earliest_start_s")
   if result == "refused" and not at_s then

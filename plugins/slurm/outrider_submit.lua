@@ -405,7 +405,7 @@ local function modify(job_desc, job_record, uid)
   if is_manager(job_record, uid) then return slurm.SUCCESS end
   local what = protected(job_desc, job_record)
   if not what then return slurm.SUCCESS end
-  tell(what .. " of a job with a workspace is the service's: cancel the job and submit it anew")
+  tell(what .. " of a job with a workspace is the service's: cancel the job and submit it again")
   return slurm.ERROR
 end
 

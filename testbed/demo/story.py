@@ -117,7 +117,7 @@ class ClusterDemo:
         )
 
     def _warm(self) -> None:
-        self._screen.part("Again: Slurm is led to the nodes that have the image")
+        self._screen.part("Again: the job is steered to the nodes that have the image")
         before_bytes = self._stage.sent_bytes("render")
         job = self._submitted("sbatch render.sh")
         self._finish(job)

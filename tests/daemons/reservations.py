@@ -45,4 +45,8 @@ def state(site: Site, name: str) -> object:
 
 
 def wait_reservation(site: Site, name: str, *states: str) -> None:
-    site.cluster.wait_for(f"{name} to be {states}", lambda: state(site, name) in states, logs=site.logs)
+    site.cluster.wait_for(
+        f"{name} to be {states}",
+        lambda: site.service().show(name).reservation.state in states,
+        logs=site.logs,
+    )

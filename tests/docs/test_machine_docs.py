@@ -8,8 +8,9 @@ from cachemgr.machines.__main__ import VERBS
 from cachemgr.machines.states import STATES
 from cachemgr.machines.wish import MachineDisk, MachineJob, MachineWish
 from tests.repository import ROOT
+from tools import site_tables
 
-PAGE = (ROOT / "docs/reference/machines.md").read_text()
+PAGE = site_tables.on_page_markdown((ROOT / "docs/howto/machines.md").read_text())
 
 
 def rows(heading: str) -> list[list[str]]:

@@ -29,9 +29,10 @@ from tests.unit.cli.samples import (
     TIMELINE,
     TRANSFERS,
 )
-from tools import usermanpage
+from tools import site_tables, usermanpage
 
-PAGE = (ROOT / "docs/reference/outrider.md").read_text()
+PAGE = site_tables.on_page_markdown((ROOT / "docs/reference/outrider.md").read_text())
+LEASES = (ROOT / "docs/reference/workspaces.md").read_text()
 LEAVES = [each for each in verbs(parser()) if each.words and not each.below]
 SCREENS = [
     (command, screen)
@@ -112,7 +113,7 @@ def test_manual_page_is_good_roff() -> None:
 
 
 def test_steps_of_a_lease_are_those_that_the_store_allows() -> None:
-    page = (ROOT / "docs/explanation/leases.md").read_text().split("## Life of a lease")[1]
+    page = site_tables.on_page_markdown(LEASES.split("### Life of a lease")[1].split("\n## ")[0])
     rows = re.findall(r"^\| `(\w+)` \| (.*)\|$", page, re.MULTILINE)
     told = {state: sorted(re.findall(r"`(\w+)`", to)) for state, to in rows}
 
@@ -120,6 +121,6 @@ def test_steps_of_a_lease_are_those_that_the_store_allows() -> None:
 
 
 def test_kinds_of_lease_are_on_their_page() -> None:
-    table = (ROOT / "docs/explanation/leases.md").read_text().split("## ")[0]
+    table = LEASES.split("\n## Leases\n")[1].split("\n### ")[0]
 
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [each.value for each in LeaseKind]

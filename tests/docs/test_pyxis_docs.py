@@ -1,4 +1,4 @@
-"""docs/howto/pyxis.md against the programs: every option once, each name of an image as it is read."""
+"""docs/howto/tools.md against the programs: every option once, each name of an image as it is read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.repository import ROOT
 
-PAGE = (ROOT / "docs/howto/pyxis.md").read_text()
+PAGE = (ROOT / "docs/howto/tools.md").read_text()
 EXAMPLE = ROOT / "plugins/pyxis/pyxis.conf.example"
 HUB = "docker:registry-1.docker.io/library/ubuntu"
 DIGEST = f"sha256:{'a' * 64}"
@@ -27,7 +27,10 @@ def test_example_has_every_option_with_its_default_and_meaning(plugin: Any) -> N
     lines = [f"# {meaning}\n# {name} = {default}".rstrip() for name, (default, meaning) in options.items()]
 
     assert EXAMPLE.read_text().split("[pyxis]\n")[1].splitlines() == "\n".join(lines).splitlines()
-    assert f'--8<-- "{EXAMPLE.relative_to(ROOT)}"' in PAGE.split("## Configuration")[1].split("\n## ")[0]
+    assert (
+        f'--8<-- "{EXAMPLE.relative_to(ROOT)}"'
+        in PAGE.split("### Configuration of the importer")[1].split("\n### ")[0]
+    )
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ WANTED = (
     "a plot",
 )
 MOST_TERMS = 40
+MOST_PAGES = 30
+MOST_WORDS = 50_000
 
 
 def rows_below(text: str, heading: str) -> list[list[str]]:
@@ -94,3 +96,12 @@ def test_glossary_has_each_term_once_and_not_too_many() -> None:
 
     assert terms == sorted(set(terms), key=str.lower)
     assert len(terms) <= MOST_TERMS
+
+
+def test_pages_and_words_are_within_their_bounds() -> None:
+    # Words have a letter or a digit: bars of tables are none. What the site adds is not counted.
+    texts = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
+    words = sum(len(re.findall(r"\S*\w\S*", text)) for text in texts)
+
+    assert len(texts) <= MOST_PAGES
+    assert words <= MOST_WORDS

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.repository import ROOT
-from tests.scheduling import LONGEST_FIRST, SHARING, WAITING, ordered, unit_of
+from tests.scheduling import LONGEST_FIRST, SHARING, next_unit, ordered, unit_of, waits
 
 
 def test_interrupts_are_not_ignored() -> None:
@@ -51,7 +51,23 @@ def test_long_files_come_first_and_keep_the_order_of_their_tests(request: pytest
 
 def test_what_waits_for_daemons_is_begun_before_what_is_over_soon(request: pytest.FixtureRequest) -> None:
     names = [unit_of(item.nodeid) for item in ordered(request.session.items)]
-    others = [name.startswith(WAITING) for name in names if name not in LONGEST_FIRST]
+    others = [waits(name) for name in names if name not in LONGEST_FIRST]
 
     assert others == sorted(others, reverse=True)
     assert False in others
+
+
+@pytest.mark.parametrize(
+    ("units", "of_those_that_wait", "of_those_that_compute"),
+    [
+        (["tests/contract/a", "tests/unit/b", "tests/unit/c"], "tests/contract/a", "tests/unit/b"),
+        (["tests/unit/b", "tests/daemons/a", "tests/security/test_a"], "tests/daemons/a", "tests/unit/b"),
+        (["tests/unit/b", "tests/security/growth/c"], "tests/unit/b", "tests/unit/b"),
+        (["tests/contract/a", "tests/daemons/c"], "tests/contract/a", "tests/contract/a"),
+    ],
+)
+def test_workers_begin_what_is_of_their_kind_and_help_the_others_then(
+    units: list[str], of_those_that_wait: str, of_those_that_compute: str
+) -> None:
+    assert next_unit(units, computes=False) == of_those_that_wait
+    assert next_unit(units, computes=True) == of_those_that_compute

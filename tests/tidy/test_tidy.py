@@ -7,9 +7,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 from tests.repository import ROOT
 
@@ -38,6 +38,17 @@ FORBIDDEN = {
 # Calls that assert: of pytest, and of Hypothesis, whose state machines hold the assertions.
 ASSERTING = {"raises", "fail", "run_state_machine_as_test"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """What the rules ask of a file."""
+
+    lines: int
+    long_functions: tuple[str, ...]
+    says_what_belongs_there: bool
+    has_tests: bool
+    tests_without_assertion: tuple[str, ...]
 
 
 def name_of(path: Path) -> str:
@@ -81,32 +92,39 @@ def length(function: Function) -> int:
     return (function.end_lineno or function.lineno) - function.lineno + 1
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_file_is_of_a_size_to_be_read(path: Path) -> None:
+@cache
+def found_in(path: Path) -> Found:
+    """Read once for all rules: taking a file to pieces costs more than looking at the pieces."""
     text = path.read_text()
-    long = [f"{each.name}: {length(each)}" for each in functions(ast.parse(text))
-            if length(each) > MOST_LINES_OF_A_FUNCTION]  # fmt: skip
-
-    assert len(text.splitlines()) <= MOST_LINES_OF_A_FILE
-    assert long == []
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_module_says_in_a_sentence_what_belongs_there(path: Path) -> None:
-    head = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].strip()
-
-    assert len(head.split()) >= 3
-    assert head[-1] in ".:?)"
-
-
-@pytest.mark.parametrize("path", TESTS, ids=name_of)
-def test_every_test_asserts_something(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = ast.parse(text)
     helpers = asserting_helpers(tree)
+    head = (ast.get_docstring(tree) or "").split("\n\n")[0].strip()
     tests = [each for each in functions(tree) if each.name.startswith("test_")]
+    return Found(
+        lines=len(text.splitlines()),
+        long_functions=tuple(
+            f"{each.name}: {length(each)}"
+            for each in functions(tree)
+            if length(each) > MOST_LINES_OF_A_FUNCTION
+        ),
+        says_what_belongs_there=len(head.split()) >= 3 and head[-1] in ".:?)",
+        has_tests=bool(tests) or "TestCase" in text,
+        tests_without_assertion=tuple(each.name for each in tests if not asserts(each, helpers)),
+    )
 
-    assert tests or "TestCase" in path.read_text()
-    assert [each.name for each in tests if not asserts(each, helpers)] == []
+
+def test_files_are_of_a_size_to_be_read() -> None:
+    assert {name_of(path): n for path in SOURCES if (n := found_in(path).lines) > MOST_LINES_OF_A_FILE} == {}
+    assert {name_of(path): long for path in SOURCES if (long := found_in(path).long_functions)} == {}
+
+
+def test_modules_say_in_a_sentence_what_belongs_there() -> None:
+    assert [name_of(path) for path in SOURCES if not found_in(path).says_what_belongs_there] == []
+
+
+def test_every_test_asserts_something() -> None:
+    assert [name_of(path) for path in TESTS if not found_in(path).has_tests] == []
+    assert {name_of(path): names for path in TESTS if (names := found_in(path).tests_without_assertion)} == {}
 
 
 def test_core_prints_and_reads_nothing() -> None:
@@ -122,13 +140,14 @@ def test_core_prints_and_reads_nothing() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("path", [path for path in TEXTS if path != Path(__file__).resolve()], ids=name_of)
-def test_nothing_is_mentioned_that_readers_cannot_have(path: Path) -> None:
+def test_nothing_is_mentioned_that_readers_cannot_have() -> None:
     found = [
-        f"line {number}: {hit[0]!r} is {reason}"
-        for number, line in enumerate(path.read_text().splitlines(), 1)
+        f"{name_of(path)}:{text.count(chr(10), 0, hit.start()) + 1}: {hit[0]!r} is {reason}"
+        for path in TEXTS
+        if path != Path(__file__).resolve()
+        for text in [path.read_text()]
         for pattern, reason in FORBIDDEN.items()
-        if (hit := re.search(pattern, line))
+        for hit in re.finditer(pattern, text)
     ]
 
     assert found == []

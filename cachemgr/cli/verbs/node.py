@@ -44,7 +44,7 @@ def add(commands: VerbParsers) -> None:
         help="the user who will own the pool (default: the configuration's, or the caller)",
     )
     check = commands.add("check", _check, "find what is wrong in the pool", "check", "check --fix --digests")
-    check.add_argument("--fix", action="store_true", help="mend what can be mended without loss")
+    check.add_argument("--fix", action="store_true", help="repair what can be repaired without loss")
     check.add_argument("--digests", action="store_true", help="read every image and compare its digest")
     args.add_no_header(check)
     commands.add("stats", _stats, "count what is in the pool and what was done", "stats", "stats --json")

@@ -75,15 +75,15 @@ def read(body: bytes, reference: Reference, platform: str) -> Read:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise _fault(f"{reference} has a manifest that is no JSON: push it anew") from error
+        raise _fault(f"{reference} has a manifest that is no JSON: push it again") from error
     if not isinstance(found, dict):
-        raise _fault(f"{reference} has a manifest that is no JSON object: push it anew")
+        raise _fault(f"{reference} has a manifest that is no JSON object: push it again")
     if isinstance(found.get("manifests"), list):
         return _of_index(found["manifests"], reference, platform)
     if isinstance(found.get("layers"), list):
         return _of_manifest(found, found["layers"], reference)
     kind = _text(found, "mediaType") or f"schema {found.get('schemaVersion')!r:.20}"
-    raise _fault(f"{reference} has a manifest of an unknown kind ({kind:.100}): push it anew as OCI")
+    raise _fault(f"{reference} has a manifest of an unknown kind ({kind:.100}): push it again as OCI")
 
 
 def _of_index(entries: list[object], reference: Reference, platform: str) -> Inner:
@@ -139,7 +139,7 @@ def _container(config: dict[str, object], layers: list[object], reference: Refer
                 "elsewhere; push the image with `skopeo copy --dest-decompress`, or without that layer"
             )
         if not kind.endswith(LAYERS):
-            raise _fault(f"layer {number} of {reference} is of an unknown kind ({kind:.100}): push it anew")
+            raise _fault(f"layer {number} of {reference} is of an unknown kind ({kind:.100}): push it again")
     parts = [Blob(_digest(each, reference), _size(each, reference)) for each in [config, *layers]]
     return Container(parts[0], tuple(parts[1:]))
 
@@ -161,7 +161,7 @@ def not_one_file(reference: Reference, found: Container) -> SourceFault:
 def _size(part: object, reference: Reference) -> int:
     size_bytes = part.get("size") if isinstance(part, dict) else None
     if type(size_bytes) is not int or not 0 <= size_bytes < 1 << 60:
-        raise _fault(f"{reference} has a manifest that does not say the size of its image: push it anew")
+        raise _fault(f"{reference} has a manifest that does not say the size of its image: push it again")
     return size_bytes
 
 
@@ -169,7 +169,7 @@ def _digest(part: object, reference: Reference) -> str:
     digest = _text(part, "digest")
     if not DIGEST.fullmatch(digest):
         raise _fault(
-            f"{reference} names what it consists of by {digest[:80]!r} and not by sha256: push it anew"
+            f"{reference} names what it consists of by {digest[:80]!r} and not by sha256: push it again"
         )
     return digest
 

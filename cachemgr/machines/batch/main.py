@@ -85,7 +85,7 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
     if wish is None:
         elsewhere = mark.elsewhere(machine.place)
         if elsewhere:
-            _say(f"the machine of this job is saved at {elsewhere}: it can go on there alone")
+            _say(f"the machine of this job is saved at {elsewhere}: it can continue there alone")
             return _given_back(job, site, caught)
         _remove_forgotten(machine, job)
         wish = _wish(job, options, image, _script(script), rest, environment)
@@ -154,12 +154,12 @@ def understood(
     pairs = text.split(",")
     if not given or pairs[0] != PREFIX or any(OPTION.fullmatch(each) is None for each in pairs):
         raise BadRequest(
-            f"{text[:80]!r} is not what the submit filter says of a machine: submit the job anew"
+            f"{text[:80]!r} is not what the submit filter says of a machine: submit the job again"
         )
     found = dict(each.split("=", 1) for each in pairs[1:])
     memory = found.get("memory", "")
     if not memory.isdigit():
-        raise BadRequest("the submit filter names no memory for the machine: submit the job anew")
+        raise BadRequest("the submit filter names no memory for the machine: submit the job again")
     return WrapperOptions(int(memory) * MIB, found.get("boot", "")), given[0], given[1:]
 
 
@@ -186,7 +186,7 @@ def _continued(machine: Machine, job: BatchJob, image: BaseImage) -> MachineWish
     if known.digest and image.digest and known.digest != image.digest:
         raise WrongBytes(
             f"the image has changed since the machine of job {job.key} began: sha256:{known.digest[:12]} is "
-            f"now sha256:{image.digest[:12]}; bring the earlier one back, or submit the job anew"
+            f"now sha256:{image.digest[:12]}; bring the earlier one back, or submit the job again"
         )
     if known.path != image.path and record.state == states.SUSPENDED:
         machine.relocate({DISK: image.path})

@@ -69,7 +69,8 @@ job=$!
     exec 4>&- 5>&- <"$(port outrider.signals)"
     while :; do
         while read -r name; do
-            { kill -s "$name" -- "-$job" || kill -s "$name" "$job"; } 2>/dev/null
+            # Of `kill -s NAME -- -GROUP` busybox says that it failed, when it has sent it.
+            { kill "-$name" "-$job" || kill "-$name" "$job"; } 2>/dev/null
             echo "signalled $name" >&3
         done
         # Nobody on the node is connected.

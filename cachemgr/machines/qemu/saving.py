@@ -161,5 +161,5 @@ def check_files(disk: Disk, folder: str, saved: Mapping[str, SavedFile]) -> None
 def wrong(path: str, why: str) -> WrongBytes:
     return WrongBytes(
         f"the saved machine cannot go on: {path} is not what was saved, {why}; bring that file back from a "
-        "copy, or start the job anew"
+        "copy, or start the job again"
     )

@@ -43,7 +43,7 @@ def add(commands: Subparsers) -> None:
     add_filters(parser, JOB_STATES)
     for name, run, words, more in (
         ("suspend", suspend, "save the machines of jobs, and let them wait until they are resumed", _SUSPEND),
-        ("resume", resume, "let jobs go on that were suspended", _RESUME),
+        ("resume", resume, "let suspended jobs continue", _RESUME),
     ):
         parser = add_asking(commands, name, run, words, more)
         parser.add_argument("jobs", nargs="+", metavar="JOB", help="the batch system's number of a job")
@@ -61,11 +61,11 @@ def jobs(arguments: argparse.Namespace) -> None:
 
 
 def suspend(arguments: argparse.Namespace) -> None:
-    _order(arguments, "is told to save its machine; outrider show {} tells when it has", is_suspended=True)
+    _order(arguments, "saves its machine; outrider show {} says when that is done", is_suspended=True)
 
 
 def resume(arguments: argparse.Namespace) -> None:
-    _order(arguments, "goes on as soon as there is room; outrider show {} tells", is_suspended=False)
+    _order(arguments, "continues as soon as there is room; outrider show {} says when", is_suspended=False)
 
 
 def _order(arguments: argparse.Namespace, words: str, *, is_suspended: bool) -> None:

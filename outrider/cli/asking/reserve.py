@@ -178,7 +178,7 @@ def _batch_system(asking: Session) -> str:
         answer = asking.client.get("/v1/status")
     except CommandError as error:
         print(
-            f"outrider: the reservation stands, but the service's status cannot be had: {error}",
+            f"outrider: the reservation stands, but the service's status is not known: {error}",
             file=sys.stderr,
         )
         return ""

@@ -83,7 +83,10 @@ def add_repetition_options(parser: Parser) -> None:
     )
     choice = group.add_mutually_exclusive_group()
     choice.add_argument(
-        "--all-or-nothing", action="store_false", dest="best_fit", help="all are reserved or none (as it is)"
+        "--all-or-nothing",
+        action="store_false",
+        dest="best_fit",
+        help="all are reserved or none (the default)",
     )
     choice.add_argument(
         "--best-fit", action="store_true", dest="best_fit", help="those are reserved that can be kept"

@@ -1,4 +1,4 @@
-"""What an administrator installs with: `outrider init`, `doctor`, `queues`, `outrider nodes deploy`."""
+"""What an administrator installs with: `outrider init`, `doctor`, `queues`, `deploy`."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def deploy(arguments: argparse.Namespace) -> None:
     failed = [each for each in results.values() if not each.is_good]
     if failed or not is_whole:
         raise NodesFailedError(
-            f"{len(failed)} of {len(names)} nodes failed: run it again when that is mended"
+            f"{len(failed)} of {len(names)} nodes failed: run it again when that is repaired"
         )
 
 

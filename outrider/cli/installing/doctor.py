@@ -179,7 +179,7 @@ def _root() -> Sequence[DoctorFinding]:
     if os.geteuid() == 0:
         return []
     return [
-        warning("head", "doctor", "does not run as root: what only root may see is told as a fault below")
+        warning("head", "doctor", "does not run as root: what only root may see is shown as a fault below")
     ]
 
 

@@ -69,7 +69,7 @@ def init(system: str, arguments: argparse.Namespace) -> None:
     else:
         print(screen(installation, outcome, is_removal=arguments.remove))
     if outcome.troubles:
-        raise InputError("nothing was changed: mend what is listed under TROUBLE first")
+        raise InputError("nothing was changed: repair what is listed under TROUBLE first")
 
 
 def install(

@@ -74,7 +74,7 @@ def logins(arguments: argparse.Namespace) -> None:
     if found is None:
         return
     for each in found.logins:
-        name = printable_line(each.user) or "(cannot be read any more: log in anew)"
+        name = printable_line(each.user) or "(cannot be read any more: log in again)"
         print(f"{printable_line(each.host)}  {name}")
 
 

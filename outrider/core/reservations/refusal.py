@@ -129,7 +129,7 @@ def of_name(name: str) -> str:
 
 
 def of_past(late_s: int) -> str:
-    return f"its start lies {late_s} s in the past: ask for a start from now on"
+    return f"its start is {late_s} s in the past: ask for a start from now on"
 
 
 def of_site(instances: int, resources: object, nodes: int, room: int) -> str:
@@ -196,9 +196,7 @@ def of_limits(rule: str, excesses: list[str]) -> str:
 
 
 def too_early(start: str, ahead: str, most: str, excess: str) -> str:
-    return (
-        f"{start} lies {ahead} ahead, and {most} are allowed: ask again in {excess}, or for an earlier time"
-    )
+    return f"{start} is {ahead} ahead, and {most} are allowed: ask again in {excess}, or for an earlier time"
 
 
 def too_long(duration: str, most: str) -> str:

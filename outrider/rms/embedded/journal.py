@@ -91,7 +91,7 @@ def read(path: Path) -> JournalContent | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise JournalError(
             f"the journal {path} cannot be read ({type(error).__name__}: {error}): move it away to begin "
-            "anew; jobs that still run then belong to nobody"
+            "again; jobs that still run then belong to nobody"
         ) from error
 
 

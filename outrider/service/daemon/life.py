@@ -398,7 +398,7 @@ class _Service:
 
     def _listen_again(self, sockets: Sockets) -> None:
         """Somebody has removed the socket, so nobody finds the service any more, though it lives."""
-        self._log.error("socket is gone, and made anew", socket=self._config.socket)
+        self._log.error("socket is gone, and made again", socket=self._config.socket)
         self._web.stop(STOP_WEB_S)
         sockets.close()
         self._web = self._begin_web(sockets)

@@ -42,7 +42,7 @@ def read_key(path: Path) -> bytes:
     finally:
         os.close(file)
     if len(key) != KEY_BYTES:
-        raise LoginFault(f"the key {path} of logins has not {KEY_BYTES} bytes: make it anew")
+        raise LoginFault(f"the key {path} of logins has not {KEY_BYTES} bytes: make it again")
     return key
 
 

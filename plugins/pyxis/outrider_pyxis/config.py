@@ -28,7 +28,7 @@ OPTIONS = {
         "{runtime}/{uid}",
         "folder for a user's own conversions; {runtime} is pyxis' runtime_path",
     ),
-    "fallback": ("yes", "whether a step goes on without the pool if the pool does not take its image"),
+    "fallback": ("yes", "whether a step continues without the pool if the pool does not take its image"),
     "converter": ("", "socket of the site's converter; empty: each user converts alone"),
     "converter_user": (
         "outrider-convert",
@@ -95,7 +95,7 @@ def load(path: str) -> Config:
 def _config(texts: dict[str, str]) -> Config:
     command = tuple(shlex.split(texts["import_command"]))
     if not command or not any("{output}" in each for each in command) or "{uri}" not in command:
-        raise BadRequest("import_command needs {uri} as a word and {output}: see docs/howto/pyxis.md")
+        raise BadRequest("import_command needs {uri} as a word and {output}: see docs/howto/tools.md")
     for name in ("socket", "scratch", "converter", "converter_scratch"):
         if texts[name] and not texts[name].startswith(("/", "{runtime}/")):
             raise BadRequest(f"{name} must be an absolute path, not {texts[name]!r}")

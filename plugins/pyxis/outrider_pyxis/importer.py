@@ -227,7 +227,7 @@ class Importer:
         def check(progress: object) -> None:
             if self.clock.monotonic_s() > until_s:
                 raise SourceFailed(
-                    f"the image was not here after {self.config.patience_s} s; it goes on arriving: "
+                    f"the image was not here after {self.config.patience_s} s; it continues to arrive: "
                     "try again later, or have patience raised in pyxis.conf"
                 )
 

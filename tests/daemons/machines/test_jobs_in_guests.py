@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from cachemgr.machines.guest.runner import RUNNER
 from tests.daemons.machines.engine import MIB, UID, WAIT_S, Engine, wait_until
 from tests.daemons.machines.linux_guest import APPEND, LinuxGuest
 
 COUNTING = "i=0; while [ $i -lt $LAST ]; do i=$((i+1)); echo $i; echo $i > at; sync; sleep 0.05; done\n"
+
+
+# A shell that has just been forked for a command still has its parent's traps: this one forks no more.
+READY = "sleep 600 &\necho ready; wait\n"
 
 
 class GuestJobs:
@@ -123,9 +128,7 @@ def test_engine_that_was_killed_finds_its_job_again(jobs: GuestJobs) -> None:
 
 
 def test_time_limit_reaches_the_script_first(jobs: GuestJobs) -> None:
-    process = jobs.begin(
-        jobs.wish("trap 'echo told; exit 9' TERM\necho ready; while :; do sleep 0.1; done\n")
-    )
+    process = jobs.begin(jobs.wish(f"trap 'echo told; exit 9' TERM\n{READY}"))
     jobs.wait_until_said("ready")
     process.send_signal(signal.SIGTERM)
     output, errors = process.communicate(timeout=WAIT_S)
@@ -147,12 +150,33 @@ def test_guest_that_heeds_nothing_is_ended_all_the_same(jobs: GuestJobs) -> None
 
 
 def test_other_signals_are_the_scripts(jobs: GuestJobs) -> None:
-    process = jobs.begin(jobs.wish("trap 'echo two; exit 4' USR2\necho ready; while :; do sleep 0.1; done\n"))
+    process = jobs.begin(jobs.wish(f"trap 'echo two; exit 4' USR2\n{READY}"))
     jobs.wait_until_said("ready")
     process.send_signal(signal.SIGUSR2)
     output, errors = process.communicate(timeout=WAIT_S)
 
     assert (process.returncode, output.split()) == (4, ["ready", "two"]), errors
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
+def test_signal_is_sent_once_whatever_shell_the_guest_has(
+    linux: LinuxGuest, tmp_path: Path, shell: str
+) -> None:
+    (line,) = [each for each in RUNNER.splitlines() if '"-$job"' in each]
+    script = (
+        'kill() { command kill "$@"; status=$?; echo $status; return $status; }\n'
+        "setsid sleep 60 & job=$!\n"
+        # It is a group's first process once it is setsid no more.
+        'until grep -q sleep "/proc/$job/comm"; do :; done\n'
+        f"name=TERM\n{line}\nwait $job\n"
+    )
+    with linux.initrd.open("rb") as initrd:
+        subprocess.run(["cpio", "-id", "--quiet", "bin/busybox"], stdin=initrd, cwd=tmp_path, check=True)
+    argv = [str(tmp_path / "bin" / "busybox"), "sh"] if shell == "busybox" else [shell]
+    done = subprocess.run([*argv, "-c", script], capture_output=True, text=True, timeout=WAIT_S)
+
+    assert done.stdout.split() == ["0"]
+    assert done.returncode == 128 + signal.SIGTERM
 
 
 def test_job_migrates_while_it_runs(jobs: GuestJobs) -> None:

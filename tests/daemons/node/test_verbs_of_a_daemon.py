@@ -72,7 +72,7 @@ def test_interrupted_add_goes_on_in_the_daemon_and_can_be_cancelled(node: Node, 
 
         assert waiting.returncode == 130
     number = said.split("transfer ")[1].split()[0]
-    assert "goes on in the daemon" in said
+    assert "continues in the daemon" in said
     assert f"`cachemgr transfer {number} --cancel` ends it" in said
     assert states(node)[image.name] == "running"
     assert node.run("transfer", number, "--cancel").out.split(" ", 1)[1].strip() in (

@@ -43,7 +43,7 @@ def squashfs(content: bytes) -> bytes:
 
 @functools.cache
 def installed() -> Path:
-    """What docs/howto/pyxis.md has on a node, made once for all tests."""
+    """What docs/howto/tools.md has on a node, made once for all tests."""
     folder = Path(tempfile.mkdtemp(prefix="px-"))
     atexit.register(shutil.rmtree, folder)
     pack(folder / "cachemgr.pyz", bytecode_of="/usr/bin/python3")

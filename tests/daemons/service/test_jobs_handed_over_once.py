@@ -116,7 +116,7 @@ def test_job_of_which_nobody_knows_is_told_and_not_made(program: Mortal) -> None
     other, found = program.submit(script, key="k2")
 
     assert (status, trouble["code"]) == (409, "conflict")
-    assert "submit it anew" in trouble["message"]
+    assert "submit it again" in trouble["message"]
     assert other == 201, found
     assert program.jobs() == [found["job"]]
 

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -144,24 +145,20 @@ def compiled(each: Written) -> re.Pattern[str] | re.Pattern[bytes]:
 
 
 @cache
-def uses(name: str) -> frozenset[str]:
-    """The methods that are called of anything with this name, wherever it was imported."""
-    found = set()
+def _uses() -> dict[str, set[str]]:
+    """The methods that are called of anything with a name, wherever it was imported, by name."""
+    found: dict[str, set[str]] = defaultdict(set)
     for path in python_files():
         for node in ast.walk(tree_of(path) or ast.Module([], [])):
             if isinstance(node, ast.Attribute) and node.attr in METHODS:
                 of = node.value.value if isinstance(node.value, ast.Subscript) else node.value
-                if name == (
-                    of.id if isinstance(of, ast.Name) else of.attr if isinstance(of, ast.Attribute) else ""
-                ):
-                    found.add(node.attr)
-    return frozenset(found)
+                if isinstance(of, (ast.Name, ast.Attribute)):
+                    found[of.id if isinstance(of, ast.Name) else of.attr].add(node.attr)
+    return found
 
 
 def methods(each: Written) -> frozenset[str]:
     assert isinstance(each.call.func, ast.Attribute)
-    return (
-        uses(each.name)
-        if each.call.func.attr == "compile" and each.name
-        else frozenset({each.call.func.attr})
-    )
+    if each.call.func.attr == "compile" and each.name:
+        return frozenset(_uses().get(each.name, ()))
+    return frozenset({each.call.func.attr})

@@ -68,7 +68,7 @@ def test_reference_has_every_method_with_its_signature() -> None:
 
     for name in ("reserve", "plan", "wait", "submit", "reservations", "jobs", "show", "cancel"):
         assert f"`{name}(" in text, name
-    page = (ROOT / "docs/reference/client.md").read_text()
+    page = (ROOT / "docs/reference/api.md").read_text()
     assert text in on_page_markdown(page)
 
 

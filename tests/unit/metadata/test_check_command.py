@@ -20,8 +20,9 @@ from outrider.metadata.policies import ExternalSection, Policies
 from outrider.metadata.validation import Circumstances, json_schema
 from outrider.metadata.workspace import WorkspaceFile
 from tests.repository import ROOT
+from tools import site_tables
 
-PAGE = (ROOT / "docs/reference/workspaces.md").read_text()
+PAGE = site_tables.on_page_markdown((ROOT / "docs/reference/workspaces.md").read_text())
 # The page on both kinds of file: what it says of workspaces, and what it says of policies.
 PAGES = dict(zip(("workspaces", "policies"), PAGE.split("\n## Policies\n"), strict=True))
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -104,8 +104,8 @@ def test_whom_no_rule_is_about_may_not_reserve() -> None:
     ("change", "standing", "words"),
     [
         ({"start_s": NOW_S + 15 * DAY_S}, STANDING,
-         "its start lies 15d ahead, and 14d are allowed: ask again in 1d, or for an earlier time"),
-        ({"finish_by_s": NOW_S + 15 * DAY_S + HOUR_S}, STANDING, "its latest start lies 15d ahead"),
+         "its start is 15d ahead, and 14d are allowed: ask again in 1d, or for an earlier time"),
+        ({"finish_by_s": NOW_S + 15 * DAY_S + HOUR_S}, STANDING, "its latest start is 15d ahead"),
         ({"duration_s": 2 * DAY_S + 1}, STANDING, "it lasts 2d1s: ask for 2d at most"),
         ({"image": Image(uri="big.qcow2", size_bytes=60 * 10**9)}, STANDING,
          "image big.qcow2 has 60.0 GB: use one of 50.0 GB at most"),

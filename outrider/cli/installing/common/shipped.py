@@ -16,7 +16,7 @@ def shipped(name: str) -> bytes:
         if path.is_file():
             return path.read_bytes()
     looked = " or ".join(str(each) for each in folders())
-    raise MissingPartError(f"{name} is neither in {looked}: install Outrider anew with pip")
+    raise MissingPartError(f"{name} is neither in {looked}: install it again with pip")
 
 
 def folders() -> tuple[Path, ...]:

@@ -71,7 +71,7 @@ def take_back(qconf: Qconf) -> tuple[list[GridChange], list[str]]:
         if _remove(change, qconf):
             done.append(change)
         else:
-            kept.append(f"{change.words}: it is not so any more, and stays as it is")
+            kept.append(f"{change.words}: it was changed since, and stays as it is")
     if os.path.exists(RECORD):
         os.unlink(RECORD)
     return done, kept

@@ -36,7 +36,7 @@ def timeouts(value: Callable[[str], str]) -> list[str]:
         found.append(
             f"BatchStartTimeout ({batch_s} s) is not above the {LONGEST_PROLOG_S} s that Outrider's prolog "
             "may take at the very worst: a job whose prolog takes longer is taken for lost when its node "
-            f"registers anew, as at scontrol reconfigure; set BatchStartTimeout={batch_start_s(value)}"
+            f"registers again, as at scontrol reconfigure; set BatchStartTimeout={batch_start_s(value)}"
         )
     return found
 

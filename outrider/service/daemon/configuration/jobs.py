@@ -55,7 +55,7 @@ class ScheduleSection(Section):
         json_schema_extra=given("easy"),
     )
     order: Literal["fcfs", "age", "size", "shares", "program"] = Field(
-        "fcfs", description="in which order jobs are thought about"
+        "fcfs", description="in which order jobs are considered"
     )
     program: Path | None = Field(
         None, description="the program that puts jobs into their order, if order is program"

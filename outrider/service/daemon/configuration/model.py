@@ -367,7 +367,7 @@ class Config(Section):
     socket_mode: Mode = Field("0666", description="who may ask at all; who asks is known from the kernel")
     tcp: TcpSection | None = Field(None, description="where programs on other machines ask")
     policies: Path | None = Field(
-        None, description="the file of policies; without it whoever may ask may reserve"
+        None, description="the file of policies; without it everybody who may ask may reserve"
     )
     link: LinkSection = Field(default_factory=all_defaults(LinkSection), description="the link and its use")
     pools: PoolsSection = Field(

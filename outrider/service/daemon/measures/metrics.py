@@ -101,7 +101,7 @@ METRICS = (
     _gauge("outrider_inbox_requests", "requests that wait for the desk"),
     _histogram("outrider_desk_seconds", QUICK_S, "time that the desk took for an event", "event"),
     _histogram("outrider_store_commit_seconds", QUICK_S, "time until a change was on the disk"),
-    _counter("outrider_desk_restarts_total", "times the desk was made anew from the store after a fault"),
+    _counter("outrider_desk_restarts_total", "times the desk was made again from the store after a fault"),
     _gauge(
         "outrider_calls_running",
         "calls under way, to nodes (node), the batch system (rms), the policies' program, and for looking "

@@ -69,7 +69,7 @@ class Courier:
         if found is None:
             words = (
                 "this job was about to be handed over when something failed, and no such job is there now: "
-                "it has ended, or never was. See what it has done, and submit it anew if it has to run"
+                "it has ended, or never was. See what it has done, and submit it again if it has to run"
             )
             raise NotDone(Trouble(code="conflict", message=words))
         self._log.info("job found again", job=found, user=self._caller.user)

@@ -414,7 +414,7 @@ class Loop(Generic[D]):
         gc.unfreeze()
         self._open()
         self._meter.count("outrider_desk_restarts_total")
-        self._log.warning("desk made anew from the store", generation=self._generation)
+        self._log.warning("desk made again from the store", generation=self._generation)
 
     def _reopen(self) -> None:
         """See what a disk that failed has kept: nobody can say without opening the store again."""

@@ -90,7 +90,7 @@ class JobsInReservations:
         self._told[job.key], self._looks[job.key] = told, 0
         words = (
             f"outrider: it stays held: reservation {job.reservation} is not made by Outrider, so no image"
-            " comes to its nodes; cancel the job and submit it anew, or let an administrator take it out"
+            " comes to its nodes; cancel the job and submit it again, or let an administrator take it out"
         )
         self._orders.order(hold_effect(job.key, words, self._site.now_s))
         self._site.note("lead", f"job {job.key}", "held", words.removeprefix("outrider: "), uid=job.uid)

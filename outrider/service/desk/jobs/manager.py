@@ -335,7 +335,7 @@ class JobManager:
             words = str(error)
         if words:
             entry.stage = Stage.REFUSED
-            entry.words = f"{words}; cancel it and submit it anew"
+            entry.words = f"{words}; cancel it and submit it again"
             self._jobs.note_refusal(entry, entry.words)
             self._jobs.touch(entry)
             return

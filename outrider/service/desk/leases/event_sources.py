@@ -50,7 +50,7 @@ class EventSources:
         """Why nobody could wait for these events for somebody."""
         for each in (*terms.begins, *terms.ends):
             if each.kind == JOB and (self._jobs is None or self._jobs.get(each.text) != caller.uid):
-                return f"job {each.text} is none of yours that waits or runs: name one that is"
+                return f"job {each.text} is not one of yours that waits or runs: name another"
             if each.kind == FILE and self._site.settings.looks_for_uid not in (None, caller.uid):
                 return f"this service is not root, and cannot look at {each.text} with your rights"
             if each.kind == TIME and each.at_s < terms.from_s:

@@ -173,7 +173,7 @@ class OpenReservations:
         if not hmac.compare_digest(mac, call.signature):
             return refused
         if abs(call.at_s - self._site.now_s) > MOST_SKEW_S:
-            words = f"the call for {live.name} is more than {MOST_SKEW_S} s old or ahead: sign it anew"
+            words = f"the call for {live.name} is more than {MOST_SKEW_S} s old or ahead: sign it again"
             return Trouble(code="not-allowed", message=words)
         wanted = terms.begins if call.what == "begin" else terms.ends
         if not any(each.kind == CALL for each in wanted):

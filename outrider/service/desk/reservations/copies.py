@@ -198,7 +198,7 @@ class ReservationCopies:
         """At its address is another image, and nobody has the one that was promised: to bring it again
         would bring the same, to whichever node. That is said, and the link is left to others."""
         site = self._site
-        live.spoiled = f"{words}; nothing is fetched for {live.name} any more: reserve anew"
+        live.spoiled = f"{words}; nothing is fetched for {live.name} any more: reserve again"
         self._log.warning("image is another one", reservation=live.name, words=words)
         lacking = tuple(sorted(set(live.nodes) - live.ready))
         self._execution.release(live, lacking)

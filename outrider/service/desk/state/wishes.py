@@ -81,7 +81,7 @@ def wish_of(site: Site, policies: Policies, caller: Caller, request: Reserve) ->
 def changed_wish(live: Live, request: Modify, caller: Caller) -> Wish | Trouble:
     """A change in the words of the core. What is not asked for stays."""
     if live.document.open is not None:
-        words = f"reservation {live.name} is open for an event: cancel it, and reserve anew"
+        words = f"reservation {live.name} is open for an event: cancel it, and reserve again"
         return Trouble(code="conflict", message=words)
     workspace = live.reservation.workspace
     start_s = request.start_s

@@ -149,7 +149,7 @@ class Archive:
         kind = KINDS.get(letter)
         if kind is None:
             raise self._fault(
-                f"has an entry of the unknown kind {letter!r}, {path[:100]!r}: build the image anew"
+                f"has an entry of the unknown kind {letter!r}, {path[:100]!r}: build the image again"
             )
         if kind == "file" and path.endswith("/"):
             kind = "folder"

@@ -105,7 +105,7 @@ def convert(
             return _kept_as_it_is(container, recipe, source, means, telling, is_wanted)
         config = _brought(container.config, recipe.scope, source, means, lambda count: None, is_wanted)
         if container.config.size_bytes > MOST_CONFIG_BYTES:
-            raise ConversionFault("the image's configuration is too large: push it anew")
+            raise ConversionFault("the image's configuration is too large: push it again")
         layers = [
             _brought(layer, recipe.scope, source, means, telling.fetched, is_wanted)
             for layer in container.layers

@@ -55,7 +55,7 @@ def bring(
             if content.digest != blob.digest:
                 raise ConversionFault(
                     f"the registry sends other bytes for {blob.digest[:19]}… than it should: push the "
-                    "image anew"
+                    "image again"
                 )
             os.fsync(file.fileno())
         os.rename(part, path)

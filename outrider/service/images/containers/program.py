@@ -220,7 +220,7 @@ def convert(order: ConversionOrder) -> dict[str, object]:
     if len(diffs) != len(order.layers):
         raise ConversionFault(
             f"the image has {len(order.layers)} layers, and its configuration names {len(diffs)}: push it "
-            "anew"
+            "again"
         )
     tree = Tree()
     left = order.most_bytes
@@ -233,7 +233,7 @@ def convert(order: ConversionOrder) -> dict[str, object]:
             left -= progress.read_bytes - before
             if layer.digest != diffs[number]:
                 raise ConversionFault(
-                    f"{name} unpacks to {layer.digest}, and the image says {diffs[number]}: push it anew"
+                    f"{name} unpacks to {layer.digest}, and the image says {diffs[number]}: push it again"
                 )
         finally:
             layer.close()

@@ -40,7 +40,7 @@ def read_settings(body: bytes) -> ImageSettings:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ConversionFault("the image's configuration is no JSON: push it anew") from error
+        raise ConversionFault("the image's configuration is no JSON: push it again") from error
     top = found if isinstance(found, dict) else {}
     inner = top.get("config")
     config = inner if isinstance(inner, dict) else {}
@@ -114,5 +114,5 @@ def _texts(value: object, name: str) -> tuple[str, ...]:
     found = value if isinstance(value, list) else [None]
     texts = [each for each in found if isinstance(each, str) and "\0" not in each]
     if len(texts) != len(found) or len(texts) > MOST_VARIABLES or sum(map(len, texts)) > MOST_TEXT:
-        raise ConversionFault(f"the image's configuration has an unusable {name}: push it anew")
+        raise ConversionFault(f"the image's configuration has an unusable {name}: push it again")
     return tuple(texts)

@@ -162,7 +162,9 @@ class ReservationsQuery(Query):
     state: str = Field(
         "", max_length=256, pattern=r"^[a-z,-]*$", description="those in these states, with commas"
     )
-    after: Number | None = Field(None, description="go on after the number next_after of the answer before")
+    after: Number | None = Field(
+        None, description="continue after the number next_after of the answer before"
+    )
     most: Most = MOST_LISTED
 
 
@@ -175,14 +177,14 @@ class JobsQuery(Query):
         "",
         max_length=64,
         pattern=r"^([A-Za-z0-9][A-Za-z0-9_.+-]{0,63})?$",
-        description="go on after the job next_after",
+        description="continue after the job next_after",
     )
     most: Most = MOST_LISTED
 
 
 class NodesQuery(Query):
     names: HostList = Field("", description="a list like n[1-4,7]; empty: all nodes")
-    after: HostList = Field("", description="go on after the name next_after of the answer before")
+    after: HostList = Field("", description="continue after the name next_after of the answer before")
     most: Most = MOST_LISTED
 
 

@@ -35,6 +35,15 @@ def held(cluster: Cluster, scene: Scene, *options: str) -> str:
     return job
 
 
+def held_unstarted(cluster: Cluster, scene: Scene) -> str:
+    """One that could have started at once."""
+    with scene.harness.starting_nothing():
+        job = sbatch(cluster, "-n1")
+        scene.job(job)
+        scene.system.hold(job, "waits for its image")
+    return job
+
+
 def passes(cluster: Cluster, scene: Scene) -> None:
     """Slurm has had time to start what it would."""
     other = sbatch(cluster, "-n1", "-c1")
@@ -65,9 +74,7 @@ def test_start_that_nobody_knows_is_not_shown(cluster: Cluster, scene: Scene) ->
 
 def test_expected_start_that_passes_starts_nothing(cluster: Cluster, scene: Scene) -> None:
     """As when the service is dead: nobody renews it, and nobody holds the job."""
-    job = sbatch(cluster, "-n1")
-    scene.job(job)
-    scene.system.hold(job, "waits for its image")
+    job = held_unstarted(cluster, scene)
     scene.system.note(job, "outrider: image a.qcow2 is on its way", scene.harness.now_s() + 2)
     scene.wait_for("it has passed", lambda _: shown_start(cluster, job) == "N/A", SOON_S)
     passes(cluster, scene)
@@ -87,9 +94,7 @@ def test_start_before_the_users_own_begin_is_not_promised(cluster: Cluster, scen
 
 
 def test_released_job_runs_and_is_its_users_to_hold_again(cluster: Cluster, scene: Scene) -> None:
-    job = sbatch(cluster, "-n1")
-    scene.job(job)
-    scene.system.hold(job, "waits for its image")
+    job = held_unstarted(cluster, scene)
     scene.system.look()
     scene.system.note(job, "outrider: image a.qcow2 is on its way", scene.harness.now_s() + HOUR_S)
     scene.system.look()
@@ -102,9 +107,7 @@ def test_released_job_runs_and_is_its_users_to_hold_again(cluster: Cluster, scen
 
 
 def test_release_that_dies_halfway_leaves_the_job_held_by_us(cluster: Cluster, scene: Scene) -> None:
-    job = sbatch(cluster, "-n1")
-    scene.job(job)
-    scene.system.hold(job, "waits for its image")
+    job = held_unstarted(cluster, scene)
     scene.system.note(job, "outrider: image a.qcow2 is on its way", scene.harness.now_s() + HOUR_S)
 
     def dying(argv: Sequence[str], *more: Any, **others: Any) -> Output:

@@ -209,7 +209,9 @@ def test_fault_that_the_service_finds_with_an_image_is_told_at_submission(client
 
     answer = submit(clients, "--comment=outrider:e.qcow2", "--wrap=hostname", OUTRIDER_SERVER="x")
 
-    assert f"outrider: its image cannot be had as it is named, so the job stays held: {fault}" in answer.said
+    assert (
+        f"outrider: its image cannot be fetched as it is named, so the job stays held: {fault}" in answer.said
+    )
     assert "faults" not in answer.said
     assert metadata(clients, answer.job) == "image: e.qcow2"
 

@@ -32,6 +32,8 @@ SLURM_UID = 1
 CONTENT = b"The image of this test.\n" * 1000
 DIGEST = sha256(CONTENT)
 UP_S, CALL_S, WAIT_S = 60, 60, 60
+# How much longer than a look whoever waits rests: a look is a command or two.
+RESTS = 3
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "ip", "unshare", "setpriv", "timeout")
 HOOKS = {
@@ -216,10 +218,13 @@ class Site:
 
     def eventually(self, what: str, is_so: Callable[[], object], evidence: Callable[[], str] = str) -> None:
         until_s = CLOCK.monotonic_s() + WAIT_S
+        looked_s = CLOCK.monotonic_s()
         while not is_so():
-            if CLOCK.monotonic_s() > until_s:
+            now_s = CLOCK.monotonic_s()
+            if now_s > until_s:
                 pytest.fail(f"never: {what}: {evidence()}\n{self.logs()}")
-            CLOCK.sleep(0.1)
+            CLOCK.sleep(max(0.1, RESTS * (now_s - looked_s)))
+            looked_s = CLOCK.monotonic_s()
 
     def logs(self) -> str:
         paths = [self.folder / "start", *self.folder.glob("state/*log"), *self.folder.glob("slurmd*.log")]

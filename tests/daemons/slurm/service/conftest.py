@@ -72,15 +72,7 @@ def leftovers(site: OutriderSite) -> list[str]:
     found += [f"reservation {name} in Slurm" for name in in_slurm(site)]
     for node in site.cluster.nodes:
         found += [f"instance of {owner} on {node}" for owner in instances(site, node)]
-        found += [
-            f"pin of {owner} on {node}" for owner in pins(site, node) if not _may_be_pinned(site, owner)
-        ]
+        found += [f"pin of {owner} on {node}" for owner in pins(site, node) if not site.may_stay(owner)]
         argv = ["find", "/run/outrider/jobs", "/run/outrider/failed", "-type", "f"]
         found += [f"{path} on {node}" for path in site.cluster.run(node, argv, check=False).stdout.split()]
     return found
-
-
-def _may_be_pinned(site: OutriderSite, owner: str) -> bool:
-    """For one that has run its time an image is kept a while."""
-    shown = site.outrider("show", owner.removeprefix("reservation:"), "--json", user="root", check=False)
-    return shown.returncode == 0 and '"ended"' in shown.stdout

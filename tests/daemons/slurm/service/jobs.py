@@ -43,14 +43,15 @@ def seen(site: OutriderSite, job: str) -> Seen:
     argv = ["squeue", "--all", "--noheader", "--states=all", f"--jobs={job}", f"--Format={fields}"]
     done = site.cluster.run(HEAD, argv, environment={"SLURM_TIME_FORMAT": "%s"})
     line = done.stdout.splitlines()[0]
+    comments = _comments(site, job)
     start = line[190:220].strip()
     return Seen(
         state=line[:30].strip(),
         reason=line[30:130].strip(),
         nodes=line[130:190].strip(),
         start_s=int(start) if start.isdigit() else 0,
-        comment=_shown(site, job, "comment"),
-        admin_comment=_shown(site, job, "admin_comment"),
+        comment=comments.get("Comment", ""),
+        admin_comment=comments.get("AdminComment", ""),
     )
 
 
@@ -103,11 +104,15 @@ def in_slurm(site: OutriderSite) -> dict[str, dict[str, str]]:
     return found
 
 
-def _shown(site: OutriderSite, job: str, field: str) -> str:
-    name = field.replace("_", "").title().replace("Admincomment", "AdminComment")
+def _comments(site: OutriderSite, job: str) -> dict[str, str]:
+    """Its user's comment and its administrator's, of an array those of its first task."""
     done = site.cluster.run(HEAD, ["scontrol", "show", "job", job.partition("_")[0]])
-    lines = [line.strip() for line in done.stdout.splitlines()]
-    return next((line.partition("=")[2] for line in lines if line.startswith(f"{name}=")), "")
+    found: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        name, _, text = line.strip().partition("=")
+        if name in ("Comment", "AdminComment"):
+            found.setdefault(name, text)
+    return found
 
 
 def wait_in_slurm(site: OutriderSite, name: str, *, is_there: bool) -> None:

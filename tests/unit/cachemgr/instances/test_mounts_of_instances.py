@@ -211,7 +211,7 @@ def test_overlay_that_was_lost_is_refused_until_it_is_made_anew(site: Any, squas
     made = made_and_mounted(site, "overlay", order)
     undo(site.kernel, order.folder, pool=str(site.root))
 
-    with pytest.raises(Unsuitable, match="make it anew"):
+    with pytest.raises(Unsuitable, match="make it again"):
         carry_out(made.mounts, pool=str(site.root), mounter=site.kernel)
     assert site.mounted() == []
     remove(site.kernel, order.folder, pool=str(site.root))

@@ -299,7 +299,7 @@ def test_socket_that_is_removed_is_made_anew(running: Make) -> None:
     service.stop()
 
     assert status == 200
-    assert "socket is gone, and made anew" in service.stream.getvalue()
+    assert "socket is gone, and made again" in service.stream.getvalue()
     assert service.error is None
     assert not service.socket.exists()
 

@@ -19,9 +19,10 @@ from outrider.service.web.connections.protocol import Line, Peer
 from outrider.service.web.description import describe
 from tests.repository import ROOT
 from tests.unit.service.web.apiserver import ScriptedFront, Server, Tally
+from tools import site_tables
 
 CHECKED_IN = Path(web.__file__).with_name("openapi.json")
-PAGE = ROOT / "docs" / "reference/api.md"
+SHOWN = site_tables.on_page_markdown((ROOT / "docs/reference/api.md").read_text())
 METHODS = ("get", "post", "patch", "delete", "put")
 
 
@@ -64,14 +65,14 @@ def test_no_description_speaks_of_the_frameworks_errors() -> None:
 
 @pytest.mark.parametrize(("method", "path"), operations())
 def test_page_names_every_route(method: str, path: str) -> None:
-    assert f"`{method} {path}`" in PAGE.read_text()
+    assert f"`{method} {path}`" in SHOWN
 
 
 def test_page_names_no_route_that_there_is_not() -> None:
     known = {f"{method} {path}" for method, path in operations()}
     named = {
         part
-        for part in PAGE.read_text().split("`")[1::2]
+        for part in SHOWN.split("`")[1::2]
         if part.partition(" ")[0].lower() in METHODS and part.partition(" ")[2].startswith("/")
     }
 

@@ -186,7 +186,7 @@ def test_job_of_somebody_else_is_no_event(site: Sandbox) -> None:
     answer = site.ask(wanted(site, when=f"{WINDOW}, when_job: '{key}'"), BOB)
 
     assert isinstance(answer, Trouble)
-    assert "none of yours" in answer.message
+    assert "not one of yours" in answer.message
 
 
 def test_time_is_an_event_and_another_ends_it(site: Sandbox) -> None:

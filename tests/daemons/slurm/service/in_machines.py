@@ -1,0 +1,73 @@
+"""Jobs in virtual machines on a real Slurm: what they are submitted with, and what is to be seen of them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from cachemgr.machines.keeper import PROGRAM
+from testbed.site import OutriderSite, ServedImage
+from testbed.slurm import HEAD
+from tests.daemons.machines.linux_guest import APPEND, linux_guest
+
+MB = 1_000_000
+MEMORY_MB = 96
+BOOT_S = 240
+LIMIT_MIN = 15
+LINES = "#OUTRIDER run: vm\n#OUTRIDER boot: debian\n"
+# At most five numbers a second.
+COUNTING = """
+echo began
+i=0; while [ $i -lt {last} ]; do i=$((i+1)); echo $i; sleep 0.2; done
+echo "$i" > counted
+"""
+
+
+def with_kernels(site: OutriderSite) -> OutriderSite:
+    """The site with a kernel for machines on each node, and a folder for ada's jobs."""
+    if not os.path.exists(PROGRAM) and "CI" not in os.environ:
+        pytest.skip(f"needs {PROGRAM}: make tools")
+    guest = linux_guest()
+    for node in site.cluster.nodes:
+        folder = "/etc/outrider/boot/debian"
+        site.cluster.write(node, f"{folder}/kernel", guest.kernel.read_bytes())
+        site.cluster.write(node, f"{folder}/initrd", guest.initrd.read_bytes())
+        site.cluster.write(node, f"{folder}/append", APPEND)
+    site.cluster.run(HEAD, ["mkdir", "-p", f"{site.home()}/project"], user="ada")
+    return site
+
+
+def submit(site: OutriderSite, image: ServedImage, work: str, *options: str, more: str = "") -> str:
+    text = f"#!/bin/sh\n{image.lines}{LINES}{more}\n{work}"
+    return site.submit(
+        text, f"-t{LIMIT_MIN}", f"--mem={MEMORY_MB}", f"--chdir={site.home()}/project", *options
+    )
+
+
+def said(site: OutriderSite, job: str) -> str:
+    return site.cluster.read(HEAD, f"{site.home()}/project/slurm-{job}.out")
+
+
+def wait_until_said(site: OutriderSite, job: str, word: str) -> None:
+    site.cluster.wait_for(
+        f"{word} of job {job}", lambda: word in said(site, job).split(), BOOT_S, lambda: said(site, job)
+    )
+
+
+def limit_min(site: OutriderSite, job: str) -> int:
+    """A job's limit, which Slurm shows as [HH:]MM:SS."""
+    shown = site.cluster.run(HEAD, ["squeue", "-h", "--states=all", f"--jobs={job}", "-o%l"]).stdout.strip()
+    hours, minutes, _ = (["0", *shown.split(":")])[-3:]
+    return int(hours) * 60 + int(minutes)
+
+
+def counted_to(site: OutriderSite, job: str, last: int) -> bool:
+    return said(site, job).split() == ["began", *(str(number) for number in range(1, last + 1))]
+
+
+def kept_on(site: OutriderSite, node: str) -> list[str]:
+    """What there is of machines on a node: their processes, and what is in their folders."""
+    uid = site.cluster.people.of("ada").uid
+    command = f"pgrep -u {uid} -l qemu; ls -A /var/tmp/outrider-{uid} 2>/dev/null"
+    return site.cluster.run(node, ["/bin/sh", "-c", command], check=False).stdout.split()
