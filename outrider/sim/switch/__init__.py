@@ -1,0 +1,1 @@
+"""The cluster-wide context switch in numbers: situations, experiments, and a check of plans."""

@@ -1,0 +1,125 @@
+"""Whether a plan is one: it is carried out instant by instant, and every fault is a sentence.
+
+This shares nothing with the planner but the values: it keeps its own account of who is where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from outrider.core.switch.model import NOWHERE, Action, ActionKind, Situation, Standing, SwitchPlan
+from outrider.core.switch.timing import TimedAction
+
+_FROM = {
+    ActionKind.RUN: (Standing.WAITING,),
+    ActionKind.STOP: (Standing.WAITING, Standing.RUNNING, Standing.SLEEPING),
+    ActionKind.MIGRATE: (Standing.RUNNING,),
+    ActionKind.SUSPEND: (Standing.RUNNING,),
+    ActionKind.RESUME: (Standing.SLEEPING,),
+}
+
+
+def staged(plan: SwitchPlan) -> tuple[TimedAction, ...]:
+    """Stages as if every action took one second."""
+    stages = enumerate(plan.stages)
+    return tuple(TimedAction(number, number + 1, action) for number, stage in stages for action in stage)
+
+
+def faults(situation: Situation, timed: Sequence[TimedAction], wanted: Sequence[int]) -> list[str]:
+    """What is wrong with carrying them out; nothing if every instant is feasible and the end is as wanted.
+
+    `wanted`: by machine, the node where it runs in the end, or NOWHERE.
+    """
+    run = _Run(situation)
+    events = [(each.begin_s, 1, number) for number, each in enumerate(timed)]
+    # What ends at an instant has ended before anything begins.
+    events += [(each.end_s, 0, number) for number, each in enumerate(timed)]
+    # An action that takes no time begins before it ends.
+    events = [
+        (at, 2 if timed[n].begin_s == timed[n].end_s and not kind else kind, n) for at, kind, n in events
+    ]
+    for _, kind, number in sorted(events):
+        if kind == 1:
+            run.begin(timed[number].action)
+        else:
+            run.end(timed[number].action)
+    return [*run.found, *run.end_faults(wanted), *_split_gangs(situation, timed)]
+
+
+class _Run:
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+        self.found: list[str] = []
+        self._used = [[0] * len(node.capacity) for node in situation.nodes]
+        self._standing = dict(enumerate(situation.standings))
+        self._at = dict(enumerate(situation.hosts))
+        self._busy: set[int] = set()
+        for number in self._standing:
+            if self._standing[number] is Standing.RUNNING:
+                self._add(number, self._at[number], 1)
+
+    def begin(self, action: Action) -> None:
+        number = action.machine
+        name = self._situation.machines[number].name
+        if number in self._busy:
+            self.found.append(f"{name} begins to {action.kind.value} within another action")
+        self._busy.add(number)
+        if self._standing[number] not in _FROM[action.kind]:
+            self.found.append(f"{name} is {self._standing[number].value} and is to {action.kind.value}")
+        if self._at[number] != action.source:
+            self.found.append(f"{name} is at {self._at[number]}, not {action.source}")
+        if action.kind in (ActionKind.RUN, ActionKind.MIGRATE, ActionKind.RESUME):
+            self._add(number, action.target, 1)
+            self._look_at(action)
+
+    def _look_at(self, action: Action) -> None:
+        machine, node = self._situation.machines[action.machine], self._situation.nodes[action.target]
+        for wanted, used, size in zip(machine.demand, self._used[action.target], node.capacity, strict=True):
+            if wanted and used > size:
+                self.found.append(
+                    f"{machine.name} comes to {node.name}, where {used} of {size} are taken then"
+                )
+
+    def end(self, action: Action) -> None:
+        number = action.machine
+        self._busy.discard(number)
+        was_running = self._standing[number] is Standing.RUNNING
+        if action.kind in (ActionKind.MIGRATE, ActionKind.SUSPEND) or (
+            action.kind is ActionKind.STOP and was_running
+        ):
+            self._add(number, action.source, -1)
+        if action.kind is ActionKind.SUSPEND:
+            self._standing[number] = Standing.SLEEPING
+        elif action.kind is ActionKind.STOP:
+            self._standing[number], self._at[number] = Standing.STOPPED, NOWHERE
+        else:
+            self._standing[number], self._at[number] = Standing.RUNNING, action.target
+
+    def _add(self, number: int, node: int, sign: int) -> None:
+        for resource, amount in enumerate(self._situation.machines[number].demand):
+            self._used[node][resource] += sign * amount
+
+    def end_faults(self, wanted: Sequence[int]) -> Iterable[str]:
+        for number, machine in enumerate(self._situation.machines):
+            is_running = self._standing[number] is Standing.RUNNING
+            at = self._at[number] if is_running else NOWHERE
+            if at != wanted[number]:
+                yield f"{machine.name} ends on {at} and was wanted on {wanted[number]}"
+            if is_running and self._standing[number] is not self._situation.standings[number]:
+                continue
+        for used, node in zip(self._used, self._situation.nodes, strict=True):
+            if any(each > size for each, size in zip(used, node.capacity, strict=True)):
+                yield f"{node.name} ends with {used} of {node.capacity}"
+
+
+def _split_gangs(situation: Situation, timed: Sequence[TimedAction]) -> Iterable[str]:
+    """Machines of a job that slept before the switch come back at the same time."""
+    begun: dict[int, set[int]] = {}
+    for each in timed:
+        number = each.action.machine
+        slept = situation.standings[number] is Standing.SLEEPING
+        if each.action.kind is ActionKind.RESUME and slept:
+            begun.setdefault(situation.machines[number].job, set()).add(each.begin_s)
+    for job, starts in begun.items():
+        if len(starts) > 1:
+            yield f"job {job} is resumed at {sorted(starts)}"

@@ -1,0 +1,49 @@
+"""`outrider sim switch`: forms of its answer, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from outrider.cli.main import main
+
+FEW = ("sim", "switch", "--nodes", "20", "--machines", "30", "--seeds", "2", "--workers", "1", "--no-solver")
+
+
+def test_rows_are_the_means_of_the_samples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FEW, "--mix", "thirds", "--mix", "six-two-two", "--json"]) == 0
+
+    answer = json.loads(capsys.readouterr().out)
+    assert [row["mix"] for row in answer["rows"]] == ["thirds", "six-two-two"]
+    for row in answer["rows"]:
+        own = [each for each in answer["samples"] if each["mix"] == row["mix"]]
+        reductions = [100 * (1 - each["cost"] / each["packed_cost"]) for each in own]
+        assert row["samples"] == len(own) == 2
+        assert row["reduction_percent"] == pytest.approx(sum(reductions) / 2)
+
+
+def test_each_sample_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FEW, "--mix", "thirds", "--csv"]) == 0
+
+    lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [line["seed"] for line in lines] == ["1", "2"]
+    assert all(int(line["cost"]) <= int(line["packed_cost"]) for line in lines)
+
+
+def test_picture_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "f.svg"
+
+    assert main([*FEW, "--mix", "thirds", "--picture", str(picture)]) == 0
+
+    assert "reduction of the cost" in picture.read_text()
+    assert "thirds" in capsys.readouterr().out
+
+
+def test_unknown_mix_is_refused_with_those_that_are_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FEW, "--mix", "half"]) == 2
+
+    assert "--mix half: choose from thirds, " in capsys.readouterr().err
