@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.frame import NOT_MEASURED, Arguments, lacking
 from outrider.core.besteffort.counted import POLICIES, CountedQueue, EasyQueue, ProfileQueue
 from outrider.sim.batch.counted import BatchLog, BatchResult, cleaned, run_batch, run_queue
-from outrider.sim.metrics import measure
+from outrider.sim.results.metrics import measure
 from outrider.sim.workload.formats.swf import read_log
 
 LOG_NAME = "HPC2N-2002-2.2-cln.swf.gz"

@@ -141,9 +141,9 @@ def run(arguments: argparse.Namespace) -> None:
             check_picture(picture)
     for path in (arguments.jobs_csv, arguments.swf):
         check_writable(path)
-    from outrider.cli.simulate.run_log import RunResult, runs_as_log
-    from outrider.cli.simulate.run_output import deliver
-    from outrider.cli.simulate.run_site import run_site
+    from outrider.cli.simulate.runs.log import RunResult, runs_as_log
+    from outrider.cli.simulate.runs.output import deliver
+    from outrider.cli.simulate.runs.site import run_site
     from outrider.sim.workload.trace import WorkloadError
 
     try:

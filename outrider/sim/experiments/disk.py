@@ -19,7 +19,7 @@ from outrider.core.images.pools import Stay
 from outrider.sim.experiments.comparison import Cell, Column, Table, TableReport, TableRow, Unit
 from outrider.sim.experiments.mixed import CONFIGURATIONS
 from outrider.sim.experiments.parallel import Progress, in_parallel
-from outrider.sim.measures import disk_over_time, peak_disk_bytes
+from outrider.sim.results.measures import disk_over_time, peak_disk_bytes
 from outrider.sim.setup import THESIS, Setup, thesis_nodes
 from outrider.sim.workload.mixed import ROWS, mixed_trace, row_parameters
 from outrider.sim.workload.reservations import DiskUsageParameters, disk_usage_trace

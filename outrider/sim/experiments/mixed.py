@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.reservations.book import Shipping
 from outrider.sim.experiments.parallel import in_parallel
-from outrider.sim.measures import peak_disk_bytes, utilisation
+from outrider.sim.results.measures import peak_disk_bytes, utilisation
 from outrider.sim.setup import MEGABYTE, THESIS, Setup, no_virtualisation, ranked_by, thesis_nodes
 from outrider.sim.workload.mixed import ROWS, mixed_trace, row_parameters
 from outrider.sim.world import Simulation

@@ -11,7 +11,6 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from outrider.sim.batch.counted import joined_intervals
-from outrider.sim.occupancy import Bar, Schedule, queued_over_time, used_over_time
 from outrider.sim.plots.style import (
     BLACK,
     BLUE,
@@ -27,6 +26,7 @@ from outrider.sim.plots.style import (
     save,
     title,
 )
+from outrider.sim.results.occupancy import Bar, Schedule, queued_over_time, used_over_time
 
 _JOB_COLOURS = (SKY, ORANGE, GREEN, YELLOW, PURPLE, RED, "#8FBCE6", "#B5D99C")
 # More labels than this, or on narrower bars, only darken the picture.

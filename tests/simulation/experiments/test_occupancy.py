@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from outrider.core.model import Resources, Workspace
-from outrider.sim.occupancy import queued_over_time, used_over_time, world_occupancy
-from outrider.sim.report import world_report
+from outrider.sim.results.occupancy import queued_over_time, used_over_time, world_occupancy
+from outrider.sim.results.report import world_report
 from outrider.sim.setup import THESIS, thesis_nodes
 from outrider.sim.workload.trace import Trace, TraceSubmission
 from outrider.sim.world import Simulation, SimulationResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider.core.model import Node, Resources
-from outrider.sim.measures import processor_resource
+from outrider.sim.results.measures import processor_resource
 
 
 @pytest.mark.parametrize(

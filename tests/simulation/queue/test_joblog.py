@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from outrider.sim.joblog import JobRow, intervals_of, intervals_text, read_jobs, write_jobs
+from outrider.sim.results.joblog import JobRow, intervals_of, intervals_text, read_jobs, write_jobs
 
 ROWS = [
     JobRow(

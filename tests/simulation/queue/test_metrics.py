@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.sim.metrics import (
+from outrider.sim.results.metrics import (
     Summary,
     bounded_slowdown,
     measure,

@@ -9,7 +9,7 @@ import pytest
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.model import Node, Resources, Workspace
-from outrider.sim.report import world_report
+from outrider.sim.results.report import world_report
 from outrider.sim.setup import Setup
 from outrider.sim.workload.formats.haizea import read_haizea
 from outrider.sim.workload.formats.native import read_native, write_native

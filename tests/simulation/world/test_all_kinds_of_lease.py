@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from outrider.cli.simulate.run_policies import with_policies
+from outrider.cli.simulate.runs.policies import with_policies
 from outrider.core.besteffort.jobs.schedule import JobPlace, ScheduleRules, Walk
 from outrider.core.model import LeaseOwner, Node, Resources, Workspace
 from outrider.metadata.policies import parse_policies

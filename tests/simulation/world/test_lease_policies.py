@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from outrider.cli.simulate.run_policies import with_policies
+from outrider.cli.simulate.runs.policies import with_policies
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.model import LeaseOwner, Node, Resources, Workspace
 from outrider.metadata.errors import MetadataError
@@ -113,7 +113,7 @@ def test_prices_are_charged_offers_refused_and_losses_counted() -> None:
         "rich": (2000, True, False),
         "late": (1000, False, False),
     }
-    from outrider.sim.report import Revenue, world_report
+    from outrider.sim.results.report import Revenue, world_report
 
     report = world_report("w", outcome, [])
     assert report.reservations is not None

@@ -7,7 +7,7 @@ import pytest
 from outrider.core.besteffort.suspension import Segment, SegmentShare
 from outrider.core.images.pools import Stay
 from outrider.core.model import Node, Placement, Reservation, Resources, Workspace
-from outrider.sim.measures import disk_over_time, peak_disk_bytes, use_over_time, utilisation
+from outrider.sim.results.measures import disk_over_time, peak_disk_bytes, use_over_time, utilisation
 from outrider.sim.world import FinishedRun, SimulationResult
 
 NODES = tuple(Node(name=f"n{n}", capacity=Resources.of(cpus=4)) for n in range(2))

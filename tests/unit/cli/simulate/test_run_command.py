@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.main import main
-from outrider.sim.joblog import COLUMNS, read_jobs
+from outrider.sim.results.joblog import COLUMNS, read_jobs
 from outrider.sim.workload.formats.swf import read_log
 from tests.repository import ROOT
 

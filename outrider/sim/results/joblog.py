@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from outrider.sim.batch.counted import Intervals
-from outrider.sim.metrics import slowdown
+from outrider.sim.results.metrics import slowdown
 
 COLUMNS = (
     "job_id",

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, TextIO
 
 from outrider.cli.output import complete_file, print_json
 from outrider.cli.quantities import in_gigabytes, in_hours
-from outrider.cli.simulate.run_log import RunResult
+from outrider.cli.simulate.runs.log import RunResult
 from outrider.core.leases.admission import thousandths
-from outrider.sim.metrics import Summary
-from outrider.sim.report import RunReport
+from outrider.sim.results.metrics import Summary
+from outrider.sim.results.report import RunReport
 
 if TYPE_CHECKING:
-    from outrider.sim.occupancy import Schedule
+    from outrider.sim.results.occupancy import Schedule
 
 MOST_REFUSALS = 10
 MOST_NAMES = 8
@@ -25,7 +25,7 @@ def deliver(result: RunResult, arguments: argparse.Namespace) -> None:
     if arguments.jobs_csv or arguments.swf or arguments.gantt or arguments.load:
         occupancy = result.occupancy()
         if arguments.jobs_csv:
-            from outrider.sim.joblog import write_jobs
+            from outrider.sim.results.joblog import write_jobs
 
             with complete_file(arguments.jobs_csv) as path, open(path, "w", newline="") as file:
                 write_jobs(occupancy.jobs, file)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from outrider.sim.measures import amounts_over_time, peak_disk_bytes, processor_resource, utilisation
-from outrider.sim.metrics import TAIL, Summary, bounded_slowdown
-from outrider.sim.metrics import utilisation as batch_utilisation
+from outrider.sim.results.measures import amounts_over_time, peak_disk_bytes, processor_resource, utilisation
+from outrider.sim.results.metrics import TAIL, Summary, bounded_slowdown
+from outrider.sim.results.metrics import utilisation as batch_utilisation
 from outrider.sim.workload.trace import TraceSubmission
 from outrider.sim.world import SimulationResult
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outrider.cli.errors import InputError
-from outrider.sim.report import RunReport, batch_report
+from outrider.sim.results.report import RunReport, batch_report
 from outrider.sim.workload.formats.convert import Form, form_of, read_trace
 from outrider.sim.workload.trace import Trace
 
 if TYPE_CHECKING:
     from outrider.sim.batch.counted import BatchLog
-    from outrider.sim.occupancy import Schedule
+    from outrider.sim.results.occupancy import Schedule
     from outrider.sim.workload.formats.swf import SwfLog
 
 # What only a site with nodes understands, as attributes and as options.
@@ -98,7 +98,7 @@ def _run(
     name = Path(arguments.workload).name
 
     def occupancy() -> Schedule:
-        from outrider.sim.occupancy import batch_occupancy
+        from outrider.sim.results.occupancy import batch_occupancy
 
         return batch_occupancy(log, result, capacity, name)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from outrider.sim.batch.counted import BatchLog, BatchResult, Intervals, assign_processors, joined_intervals
-from outrider.sim.joblog import JobRow
-from outrider.sim.measures import amounts_over_time, processor_resource
+from outrider.sim.results.joblog import JobRow
+from outrider.sim.results.measures import amounts_over_time, processor_resource
 from outrider.sim.world import SimulationResult
 
 

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 
 from outrider.cli.errors import InputError
 from outrider.cli.quantities import size_bytes
-from outrider.cli.simulate.run_batch import batch_site, check_batch, said_mode
-from outrider.cli.simulate.run_log import RunResult
+from outrider.cli.simulate.runs.batch import batch_site, check_batch, said_mode
+from outrider.cli.simulate.runs.log import RunResult
 from outrider.core.besteffort.board import Yielding
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.model import Image, Node, Resources
 from outrider.core.reservations.book import Shipping
 from outrider.sim.faults import Fault, LinkFault, NodeFault
-from outrider.sim.report import world_report
+from outrider.sim.results.report import world_report
 from outrider.sim.setup import PROFILES, Setup, no_virtualisation, ranked_by
 from outrider.sim.workload.formats.convert import Form, form_of, read_trace
 from outrider.sim.workload.trace import Trace, TraceSubmission
 from outrider.sim.world import Simulation
 
 if TYPE_CHECKING:
-    from outrider.sim.occupancy import Schedule
+    from outrider.sim.results.occupancy import Schedule
 
 
 def run_site(arguments: argparse.Namespace, trace: Trace | None = None) -> RunResult:
@@ -53,7 +53,7 @@ def run_site(arguments: argparse.Namespace, trace: Trace | None = None) -> RunRe
     outcome = world.run()
 
     def occupancy() -> Schedule:
-        from outrider.sim.occupancy import world_occupancy
+        from outrider.sim.results.occupancy import world_occupancy
 
         return world_occupancy(outcome, name)
 
@@ -96,7 +96,7 @@ def site_setup(arguments: argparse.Namespace) -> Setup:
 def _under_policies(setup: Setup, path: str) -> Setup:
     """The site under the policies of a file, which needs more than the standard library to be read."""
     try:
-        from outrider.cli.simulate.run_policies import with_policies
+        from outrider.cli.simulate.runs.policies import with_policies
         from outrider.metadata.errors import MetadataError
         from outrider.metadata.policies import read_policies
     except ImportError as error:
