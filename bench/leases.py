@@ -18,8 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import Arguments
 from outrider.core.besteffort.suspension import SuspensionRules
-from outrider.sim.experiments.mixed import ranked_by
-from outrider.sim.setup import Setup
+from outrider.sim.setup import Setup, ranked_by
 from outrider.sim.workload.synthetic import synthetic_leases
 from outrider.sim.workload.trace import Trace
 from outrider.sim.world import Simulation

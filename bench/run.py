@@ -42,6 +42,7 @@ BENCHMARKS = (
     # The simulator and the core.
     Benchmark(name="mixed"),
     Benchmark(name="leases", brief=("--repeats=2",)),
+    Benchmark(name="gangs", brief=("--gangs=3000", "--short=300", "--nodes=64")),
     Benchmark(name="admission", brief=("--decisions=5000",)),
     Benchmark(name="backfill"),
     Benchmark(name="schedule"),
@@ -60,6 +61,7 @@ BENCHMARKS = (
     Benchmark(name="slurm_naive", brief=QUICK),
     Benchmark(name="slurm_scale", brief=("--nodes=1000", "--jobs=300", "--images=10", "--seconds=15")),
     Benchmark(name="slurm_accuracy", brief=QUICK),
+    Benchmark(name="slurm_waiting", brief=("--jobs=40", "--reservations=6", "--seconds=90")),
     Benchmark(name="jsv", brief=("--rounds=5",)),
     Benchmark(name="gridengine_start"),
     Benchmark(name="gridengine_jobs"),

@@ -37,6 +37,8 @@ WAIT_S = 120
 HOST = re.compile(r"[a-z][a-z0-9-]{0,12}")
 POLL_S = 0.05
 RESTS = 3
+MOST_REST_S = 1.0
+"""Unless asking takes longer than that."""
 LOG_LINES = 40
 DEVICES_BEFORE = "devices"
 NSSWITCH = b"passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nservices: files\n"
@@ -314,8 +316,8 @@ class Cluster:
         """
         Ask until it is so. Raises TestbedError with the logs when it has not become so in time.
 
-        Most questions are commands on hosts: whoever asks rests for three times as long as asking took, and
-        leaves the processors to what is waited for.
+        Most questions are commands on hosts: whoever asks rests for three times as long as asking took, or a
+        second, and leaves the processors to what is waited for.
         """
         until_s = self.clock.monotonic_s() + timeout_s
         asked_s = self.clock.monotonic_s()
@@ -324,7 +326,8 @@ class Cluster:
             if now_s > until_s:
                 told = "" if logs is None else f"\n{logs()}"
                 raise TestbedError(f"waited {timeout_s} s for {what}{told}")
-            self.clock.sleep(max(POLL_S, RESTS * (now_s - asked_s)))
+            took_s = now_s - asked_s
+            self.clock.sleep(max(POLL_S, took_s, min(RESTS * took_s, MOST_REST_S)))
             asked_s = self.clock.monotonic_s()
 
     def boot(self, hosts: Sequence[str]) -> None:

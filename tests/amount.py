@@ -10,3 +10,8 @@ LONG = "OUTRIDER_TEST_LONG"
 def examples(count: int) -> int:
     """Of so many; both forms begin with the same ones."""
     return count if os.environ.get(LONG) else -(-count // 3)
+
+
+def histories(count: int) -> int:
+    """Of so many that are cheap: all in the long form, a few hundred in the short one."""
+    return count if os.environ.get(LONG) else min(count, 300)

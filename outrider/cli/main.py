@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -91,6 +90,8 @@ def run() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = EXIT_PIPE_CLOSED
     except Exception:  # noqa: BLE001 - the outermost loop: whatever it is, say it and exit
+        import traceback
+
         traceback.print_exc()
         code = CommandError.exit_code
     sys.exit(code)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +16,8 @@ from outrider.cli.errors import OutputError
 
 def print_json(value: object) -> None:
     """A frozen value as JSON: its fields by name, in their order."""
+    import json
+
     print(json.dumps(plain(value), indent=2, ensure_ascii=False))
 
 
@@ -36,6 +36,8 @@ def plain(value: object) -> object:
 
 def print_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Lines that a spreadsheet reads; what is not known is empty."""
+    import csv
+
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(["" if value is None else value for value in row] for row in rows)

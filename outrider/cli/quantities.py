@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from fractions import Fraction
 
 _UNITS = {
     "": 1, "B": 1,
@@ -22,11 +21,18 @@ def size_bytes(text: str) -> int:
     factor = _UNITS.get(found[2].upper()) if found else None
     if found is None or factor is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size: write one like 600MB or 2GiB")
+    if found[1].isdigit():
+        return int(found[1]) * factor
+    # It brings decimals and more, for which most command lines need not wait.
+    from fractions import Fraction
+
     return int(Fraction(found[1]) * factor)
 
 
 def link_bytes_per_s(text: str) -> int:
     """Megabits a second, as a link is sold, as bytes a second."""
+    from fractions import Fraction
+
     try:
         rate = Fraction(text) * 10**6 / 8
     except (ValueError, ZeroDivisionError):
@@ -98,6 +104,10 @@ def in_hours(seconds: float) -> str:
     return f"{hour:,}:{minute:02}:{second:02} h"
 
 
+DELAYS = ("start", "end", "margin", "back")
+"""What a simulated batch system takes time for."""
+
+
 def node_fault(text: str) -> tuple[str, int, int]:
     """NODE:FROM:UNTIL, in seconds of the simulation: the node is away in between."""
     node, *times = text.split(":")
@@ -114,3 +124,13 @@ def link_fault(text: str) -> tuple[int, int, int]:
     if len(numbers) != 3 or not all(each.isascii() and each.isdigit() for each in numbers):
         raise argparse.ArgumentTypeError(f"{text!r} is not a slow link: write FROM:UNTIL:PERCENT")
     return int(numbers[0]), int(numbers[1]), int(numbers[2])
+
+
+def delay(text: str) -> tuple[str, int]:
+    """NAME=SECONDS: what a simulated batch system takes for itself."""
+    name, _, seconds = text.partition("=")
+    if name not in DELAYS or not (seconds.isascii() and seconds.isdigit()):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a delay: write one of {', '.join(DELAYS)}, then = and seconds"
+        )
+    return name, int(seconds)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard, QueueRules
 from outrider.core.besteffort.lending import OpenLease, is_clearable_within
@@ -34,6 +35,12 @@ FORGET_EVERY_S = 6 * 3600
 
 MOVABLE = (Cause.SLOTS, Cause.LINK, Cause.POOL)
 """What a refusal is for where other leases may make way."""
+
+
+class Choice(Protocol):
+    """Finds a plan for the same start on nodes that others leave more easily; or gives back the same."""
+
+    def __call__(self, plan: ReservationPlan, now_s: int) -> ReservationPlan: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,6 +117,8 @@ class Scheduler:
         self.leases = leases or LeaseRules()
         self.view = CoreSiteView(book, self.queue)
         self.policy = policy
+        self.choice: Choice | None = None
+        """Of the nodes of a plan, by whoever knows of best effort that is not queued here."""
         self.open_leases: dict[str, OpenLease] = {}
         """Those whose event has not come yet."""
         self._forgotten_s = 0
@@ -134,7 +143,7 @@ class Scheduler:
             now_s,
             policy=self.policy,
             tells_earliest=tells_earliest,
-            choice=partial(gentlest, self.board, now_s=now_s),
+            choice=partial(self.choice or partial(gentlest, self.board), now_s=now_s),
             review=review,
         )
         found: MadeWay | Preempted | None = None

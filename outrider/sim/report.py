@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from outrider.sim.batch.counted import BatchLog, BatchResult
 from outrider.sim.measures import amounts_over_time, peak_disk_bytes, processor_resource, utilisation
 from outrider.sim.metrics import TAIL, Summary, bounded_slowdown
 from outrider.sim.metrics import utilisation as batch_utilisation
 from outrider.sim.workload.trace import TraceSubmission
 from outrider.sim.world import SimulationResult
+
+if TYPE_CHECKING:
+    from outrider.sim.batch.counted import BatchLog, BatchResult
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

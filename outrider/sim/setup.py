@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from cachemgr.pool.policies import POLICIES, PolicyEntry
 from outrider.core.besteffort.board import QueueRules, Yielding
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import SuspensionRules
-from outrider.core.images.pools import Pools, Rank
+from outrider.core.images.pools import Lingering, Pools, Rank
 from outrider.core.leases.nodes import NodeOrder
 from outrider.core.leases.preemption import PreemptionOrder
 from outrider.core.links.links import ExclusiveLinks, Links
-from outrider.core.links.shared import SharedLink
 from outrider.core.model import Node, Resources
 from outrider.core.reservations.admission import Policy
 from outrider.core.reservations.book import Book, Shipping, Terms
@@ -104,6 +104,8 @@ class Setup:
         """The site's links, with nothing on them."""
         if self.best_effort_percent is None:
             return ExclusiveLinks(rate_bytes_per_s=self.rate_bytes_per_s, reserve_s=self.push_back_s)
+        from outrider.core.links.shared import SharedLink
+
         return SharedLink(
             rate_bytes_per_s=self.rate_bytes_per_s,
             best_effort_percent=self.best_effort_percent,
@@ -134,6 +136,25 @@ HONEST = Setup(
 """100 Mbit/s as they are, memory written to disk at 50 MB/s, images relayed, pools reused."""
 
 PROFILES = {"thesis": THESIS, "honest": HONEST}
+
+
+def ranked_by(policy: str) -> Rank:
+    """An eviction policy of the node side's table, as the core wants it."""
+    key = POLICIES[policy]
+
+    def rank(image: Lingering, now_s: int) -> tuple[int, ...]:
+        entry = PolicyEntry(
+            key=image.key,
+            size_bytes=image.size_bytes,
+            added_s=image.added_s,
+            uses=image.uses,
+            last_use_s=image.last_use_s,
+            expires_s=image.last_use_s,
+            next_use_s=image.next_use_s,
+        )
+        return key(entry, now_s)
+
+    return rank
 
 
 def no_virtualisation(setup: Setup) -> Setup:

@@ -483,8 +483,9 @@ class Simulation:
     def _run_ends(self, run: BestEffortRun, changes: int) -> None:
         if self._is_void(run, changes):
             return
-        at_once = replace(run.segments[0], end_s=run.start_s, resume_s=0, suspend_s=0, disk=())
+        first = run.segments[0]
         self.scheduler.queue.finish(run, self.now_s)
+        segments = run.segments or (replace(first, end_s=first.start_s, resume_s=0, suspend_s=0, disk=()),)
         submission = self._submissions[run.workspace.name]
         self.outcome.done.append(
             FinishedRun(
@@ -493,7 +494,7 @@ class Simulation:
                 submit_s=submission.at_s,
                 placed_s=run.placed_s,
                 ready_s=run.ready_s,
-                segments=run.segments or (at_once,),
+                segments=segments,
             )
         )
         self._wake()

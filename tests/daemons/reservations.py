@@ -23,17 +23,18 @@ def workspace(site: Site, name: str, content_bytes: int) -> ServedImage:
     return image
 
 
-def reserve(site: Site, name: str, *options: str) -> dict[str, object]:
+def reserve(site: Site, name: str, *options: str, user: str = "ada") -> dict[str, object]:
     """What `outrider reserve` answers for a workspace's file, yes or no."""
-    done = site.outrider("reserve", f"{site.home()}/{name}.yaml", *options, "--json", check=False)
+    path = f"{site.home(user)}/{name}.yaml"
+    done = site.outrider("reserve", path, *options, "--json", user=user, check=False)
     assert done.stdout, done.stderr
     answer = json.loads(done.stdout)
     assert isinstance(answer, dict)
     return answer
 
 
-def shown(site: Site, name: str) -> dict[str, object]:
-    answer = json.loads(site.outrider("show", name, "--json").stdout)
+def shown(site: Site, name: str, user: str = "ada") -> dict[str, object]:
+    answer = json.loads(site.outrider("show", name, "--json", user=user).stdout)
     assert isinstance(answer, dict)
     return answer
 

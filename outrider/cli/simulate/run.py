@@ -8,6 +8,7 @@ from outrider.cli.arguments import Subparsers, add_command
 from outrider.cli.errors import InputError
 from outrider.cli.output import check_writable
 from outrider.cli.quantities import (
+    delay,
     link_bytes_per_s,
     link_fault,
     node_fault,
@@ -49,6 +50,7 @@ def add(commands: Subparsers) -> None:
     )
     _add_site(parser.add_argument_group("site"))
     _add_images(parser.add_argument_group("images and links"))
+    _add_batch(parser.add_argument_group("jobs of a batch system"))
     faults = parser.add_argument_group("faults")
     faults.add_argument(
         "--fail",
@@ -108,19 +110,45 @@ def _add_images(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--seed", type=not_negative, default=1, help="of --images (default: 1)")
 
 
+def _add_batch(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--mode",
+        choices=("schedule", "lead"),
+        help="best effort runs as jobs: Outrider starts them, or the batch system does",
+    )
+    group.add_argument(
+        "--batch-system",
+        choices=("slurm", "gridengine"),
+        help="with --mode lead: whose own backfill is modelled (default: slurm)",
+    )
+    group.add_argument(
+        "--order",
+        choices=("fcfs", "age", "size"),
+        help="with --mode schedule: who comes first (default: fcfs)",
+    )
+    group.add_argument(
+        "--delay",
+        type=delay,
+        action="append",
+        metavar="NAME=SECONDS",
+        help="what the batch system takes: start, end, margin, back (default: 0 each)",
+    )
+
+
 def run(arguments: argparse.Namespace) -> None:
     for picture in (arguments.gantt, arguments.load):
         if picture:
             check_picture(picture)
     for path in (arguments.jobs_csv, arguments.swf):
         check_writable(path)
-    from outrider.cli.simulate.run_log import runs_as_log
+    from outrider.cli.simulate.run_log import RunResult, runs_as_log
     from outrider.cli.simulate.run_output import deliver
     from outrider.cli.simulate.run_site import run_site
     from outrider.sim.workload.trace import WorkloadError
 
     try:
-        result = runs_as_log(arguments) or run_site(arguments)
+        found = None if arguments.mode else runs_as_log(arguments)
+        result = found if isinstance(found, RunResult) else run_site(arguments, found)
     except WorkloadError as error:
         raise InputError(str(error)) from error
     deliver(result, arguments)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from outrider.cli.errors import InputError
 from outrider.sim.report import RunReport, batch_report
 from outrider.sim.workload.formats.convert import Form, form_of, read_trace
-from outrider.sim.workload.formats.swf import SwfLog, read_log
 from outrider.sim.workload.trace import Trace
 
 if TYPE_CHECKING:
     from outrider.sim.batch.counted import BatchLog
     from outrider.sim.occupancy import Schedule
+    from outrider.sim.workload.formats.swf import SwfLog
 
 # What only a site with nodes understands, as attributes and as options.
 _SITE_ONLY = {
@@ -39,17 +39,20 @@ class RunResult:
     """The comment lines of the log it came from, which must stay in all copies."""
 
 
-def runs_as_log(arguments: argparse.Namespace) -> RunResult | None:
-    """Run the workload over a counted pool, or None if it needs a site with nodes."""
+def runs_as_log(arguments: argparse.Namespace) -> RunResult | Trace | None:
+    """Run the workload over a counted pool. If it needs a site with nodes: the trace, where that had to be
+    read to know it, else None."""
     if arguments.images not in ("trace", "none"):
         return None
     if form_of(arguments.workload) is Form.SWF:
+        from outrider.sim.workload.formats.swf import read_log
+
         log = read_log(arguments.workload, limit=arguments.limit)
         rows, header, machine = _log_rows(log), log.header, log.max_processors
     else:
         trace = read_trace(arguments.workload, limit=arguments.limit, is_serial=bool(arguments.serial))
         if arguments.profile or not is_counted(trace, has_images=arguments.images == "trace"):
-            return None
+            return trace
         rows, header = _trace_rows(trace), ()
         machine = sum(node.capacity["cpus"] for node in trace.nodes) or None
     for name, option in _SITE_ONLY.items():

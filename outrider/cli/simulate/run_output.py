@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from outrider.cli.output import complete_file, print_json
 from outrider.cli.quantities import in_gigabytes, in_hours
 from outrider.cli.simulate.run_log import RunResult
 from outrider.core.leases.admission import thousandths
 from outrider.sim.metrics import Summary
-from outrider.sim.occupancy import Schedule
 from outrider.sim.report import RunReport
+
+if TYPE_CHECKING:
+    from outrider.sim.occupancy import Schedule
 
 MOST_REFUSALS = 10
 MOST_NAMES = 8

@@ -7,52 +7,60 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from random import Random
+from typing import TYPE_CHECKING
 
 from outrider.cli.errors import InputError
 from outrider.cli.quantities import size_bytes
+from outrider.cli.simulate.run_batch import batch_site, check_batch, said_mode
 from outrider.cli.simulate.run_log import RunResult
 from outrider.core.besteffort.board import Yielding
-from outrider.core.besteffort.counted import Policy
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.model import Image, Node, Resources
 from outrider.core.reservations.book import Shipping
-from outrider.sim.experiments.mixed import ranked_by
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.report import world_report
-from outrider.sim.setup import PROFILES, Setup, no_virtualisation
+from outrider.sim.setup import PROFILES, Setup, no_virtualisation, ranked_by
 from outrider.sim.workload.formats.convert import Form, form_of, read_trace
-from outrider.sim.workload.formats.swf import read_log
-from outrider.sim.workload.formats.swf_trace import log_nodes
-from outrider.sim.workload.images import THESIS_IMAGE_BYTES, skewed_images, uniform_images
 from outrider.sim.workload.trace import Trace, TraceSubmission
 from outrider.sim.world import Simulation
 
+if TYPE_CHECKING:
+    from outrider.sim.occupancy import Schedule
 
-def run_site(arguments: argparse.Namespace) -> RunResult:
+
+def run_site(arguments: argparse.Namespace, trace: Trace | None = None) -> RunResult:
+    """`trace` is what the file says, if it has been read already."""
+    check_batch(arguments)
     setup = site_setup(arguments)
     images = dealt_images(arguments)
-    trace = read_trace(
-        arguments.workload, limit=arguments.limit, images=images, is_serial=bool(arguments.serial)
-    )
+    if trace is None:
+        trace = read_trace(
+            arguments.workload, limit=arguments.limit, images=images, is_serial=bool(arguments.serial)
+        )
     nodes = _nodes(arguments, trace)
     playable, never_fit = _playable(trace, setup, nodes)
     name = Path(arguments.workload).name
     try:
-        world = Simulation(setup, nodes, playable, _faults(arguments, nodes))
+        faults = _faults(arguments, nodes)
+        is_batch = arguments.mode is not None
+        world = (
+            batch_site(arguments, setup, nodes, playable)
+            if is_batch
+            else Simulation(setup, nodes, playable, faults)
+        )
     except ValueError as error:
         raise InputError(f"{arguments.workload}: {error}") from error
     outcome = world.run()
 
-    from outrider.sim.occupancy import Schedule, world_occupancy
-
     def occupancy() -> Schedule:
+        from outrider.sim.occupancy import world_occupancy
+
         return world_occupancy(outcome, name)
 
     return RunResult(
         report=world_report(name, outcome, playable.submissions, never_fit=never_fit),
         occupancy=occupancy,
-        site=f"{len(nodes):,} nodes, profile {arguments.profile or 'honest'}",
+        site=f"{len(nodes):,} nodes, {said_mode(arguments) or 'profile ' + (arguments.profile or 'honest')}",
     )
 
 
@@ -113,6 +121,10 @@ def dealt_images(arguments: argparse.Namespace) -> Iterable[Image] | None:
         raise InputError(
             f"--images {text} deals images to the jobs of a log; {arguments.workload} is not a log"
         )
+    from random import Random
+
+    from outrider.sim.workload.images import THESIS_IMAGE_BYTES, skewed_images, uniform_images
+
     if text == "skewed":
         return skewed_images().draws(Random(arguments.seed))
     found = re.fullmatch(r"uniform=([1-9]\d{0,5})(?:x(.+))?", text)
@@ -139,6 +151,8 @@ def _push_back_s(text: str) -> int | None:
 
 def _backfilling(text: str) -> dict[str, object]:
     """The counted queue's policies, said in the terms of a site."""
+    from outrider.core.besteffort.counted import Policy
+
     try:
         policy = Policy.named(text)
     except ValueError as error:
@@ -169,6 +183,9 @@ def _nodes(arguments: argparse.Namespace, trace: Trace) -> tuple[Node, ...]:
     if arguments.cpus:
         raise InputError("--cpus is the processors of each node: name the nodes as well, with --nodes")
     if form_of(arguments.workload) is Form.SWF:
+        from outrider.sim.workload.formats.swf import read_log
+        from outrider.sim.workload.formats.swf_trace import log_nodes
+
         return log_nodes(read_log(arguments.workload, limit=arguments.limit))
     raise InputError(f"{arguments.workload} names no nodes; see --nodes")
 

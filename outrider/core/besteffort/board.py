@@ -18,6 +18,7 @@ from outrider.core.images.pools import Life, Stay
 from outrider.core.leases.preemption import Candidate, PreemptionOrder
 from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Image, Workspace
+from outrider.core.nodes.free_masks import FreeStairs
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.selection import Fit
 from outrider.core.nodes.timeline import SiteTimeline
@@ -116,9 +117,6 @@ class QueueBoard:
         book.beside = self.everything
         self.disks = [DiskQueue() for _ in book.timeline.nodes]
         self.runs: dict[str, BestEffortRun] = {}
-        self._free: dict[tuple[int, int], int] = {}
-        self._free_spans: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        self._free_state = (-1, 0)
         self._largest: dict[int, int] = {}
         self._large_enough: dict[int, int] = {}
         self.lent: dict[str, tuple[tuple[tuple[int, int], ...], tuple[Fit, ...]]] = {}
@@ -127,33 +125,12 @@ class QueueBoard:
         """Where images are not reused: each instance's own file."""
 
     def free_nodes(self, need: int, at_s: int) -> int:
-        """The nodes with room for one instance at an instant, remembered until anything changes.
+        """The nodes with room for one instance at an instant."""
+        return self.everything.free_nodes(need, at_s) & self.book.available
 
-        A walk of the queue asks the same for one waiting workspace after the other.
-        """
-        self._refresh()
-        mask = self._free.get((need, at_s))
-        if mask is None:
-            mask = self._free[need, at_s] = self.everything.free_nodes(need, at_s) & self.book.available
-        return mask
-
-    def free_spans(self, need: int, at_s: int) -> Sequence[tuple[int, int]]:
-        """Until when each of them stays free, and its number, the longest first."""
-        self._refresh()
-        spans = self._free_spans.get((need, at_s))
-        if spans is None:
-            spans, mask = self.everything.free_spans(need, at_s, self.book.available)
-            self._free_spans[need, at_s] = spans
-            self._free[need, at_s] = mask
-        return spans
-
-    def _refresh(self) -> None:
-        """Forget what was remembered if anything has changed since."""
-        state = (self.everything.changes, self.book.available)
-        if self._free_state != state:
-            self._free_state = state
-            self._free.clear()
-            self._free_spans.clear()
+    def free_stairs(self, need: int, at_s: int, nodes: int) -> FreeStairs:
+        """Of some nodes: until when so many of them stay free together."""
+        return self.everything.free_masks(need).stairs(at_s, nodes & self.book.available)
 
     def yielding_order(self, runs: Sequence[BestEffortRun], now_s: int) -> list[BestEffortRun]:
         """Runs, whoever is to make way first in front. Who is spared comes last: it can only be moved before

@@ -21,7 +21,7 @@ from outrider.core.images.pools import Life
 from outrider.core.model import Image, Workspace
 from outrider.core.nodes.earliest_slots import SlotSweep
 from outrider.core.nodes.node_timeline import FOREVER
-from outrider.core.nodes.selection import fit
+from outrider.core.nodes.selection import fit, fit_whole
 from outrider.core.nodes.timeline import numbers
 from outrider.core.reservations.book import Shipping
 
@@ -177,11 +177,8 @@ def _is_enough(
 
 def _together_until(board: QueueBoard, need: int, start_s: int, available: int, nodes: int) -> int:
     """Until when so many of the available nodes stay free, at most; `start_s` if they are fewer."""
-    for until_s, node in board.free_spans(need, start_s):
-        nodes -= available >> node & 1
-        if not nodes:
-            return until_s
-    return start_s
+    available &= board.book.available
+    return board.everything.free_masks(need).together_until(start_s, available, nodes)
 
 
 def _fitted(
@@ -260,7 +257,8 @@ def _fitted_for(
     window_s: int,
 ) -> RunPlacement | None:
     """A place on nodes that have room for all at least for the window."""
-    fits = fit(
+    choose = fit_whole if board.largest_room(need) == 1 else fit
+    fits = choose(
         board.everything,
         instances=workspace.instances,
         need=need,
@@ -313,21 +311,29 @@ def _later(
     board: QueueBoard, workspace: Workspace, need: int, arrival_s: int, now_s: int
 ) -> RunPlacement | None:
     """The first place from `arrival_s` on, when every transfer it may need has ended."""
-    sweep = SlotSweep(
-        board.everything,
-        instances=workspace.instances,
-        need=need,
-        duration_s=workspace.duration_s,
-        start_s=arrival_s,
-        available=board.book.available & board.nodes_for(workspace.image),
-    )
-    start_s = sweep.advance()
+    start_s = _first_start(board, workspace, need, arrival_s)
     if start_s is None:
         return None
-    # The sweep has found them free for long enough.
+    # They have been found free for long enough.
     free = board.free_nodes(need, start_s) & board.nodes_for(workspace.image)
     place = _best_at(board, workspace, need, start_s, free, None, now_s)
     if place is None:
         return None
     used = [life.ready_s for _, life in place.joined] + ([arrival_s] if place.missing else [])
     return replace(place, ready_s=max([now_s, *used]))
+
+
+def _first_start(board: QueueBoard, workspace: Workspace, need: int, from_s: int) -> int | None:
+    """The first instant from which there is room for all for as long as it lasts."""
+    available = board.book.available & board.nodes_for(workspace.image)
+    instances, duration_s = workspace.instances, workspace.duration_s
+    if board.largest_room(need) == 1:
+        return board.everything.free_masks(need).first_start(from_s, duration_s, available, instances)
+    return SlotSweep(
+        board.everything,
+        instances=instances,
+        need=need,
+        duration_s=duration_s,
+        start_s=from_s,
+        available=available,
+    ).advance()

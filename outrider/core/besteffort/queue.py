@@ -425,16 +425,10 @@ class BestEffortQueue:
 
     def _may_start_earlier(self, run: BestEffortRun, now_s: int) -> bool:
         """Whether at any instant before its start enough nodes are free."""
-        everything = self.board.everything
-        nodes = -(-run.together // self.board.largest_room(run.need))
-        if self.board.free_nodes(run.need, now_s).bit_count() >= nodes:
-            return True
-        for at_s, _, _ in everything.boundaries_after(now_s):
-            if at_s >= run.start_s:
-                return False
-            if self.board.free_nodes(run.need, at_s).bit_count() >= nodes:
-                return True
-        return False
+        board = self.board
+        nodes = -(-run.together // board.largest_room(run.need))
+        masks = board.everything.free_masks(run.need)
+        return masks.has_many(now_s, max(run.start_s, now_s + 1), board.book.available, nodes)
 
     def _pull_forward(self, run: BestEffortRun, now_s: int) -> bool:
         """Start a run now, on its nodes, if that ends it earlier."""

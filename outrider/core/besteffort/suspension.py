@@ -168,12 +168,17 @@ def free_until(rows: Sequence[NodeTimeline], shares: Sequence[SegmentShare], sta
     return end_s
 
 
-def next_fit(rows: Sequence[NodeTimeline], shares: Sequence[SegmentShare], start_s: int) -> int:
-    """The first instant from `start_s` on at which every share is free; FOREVER if never."""
+def next_fit(
+    rows: Sequence[NodeTimeline], shares: Sequence[SegmentShare], start_s: int, before_s: int = FOREVER
+) -> int:
+    """The first instant from `start_s` on at which every share is free; FOREVER if never. If that is not
+    earlier than `before_s`, any instant from then on."""
     while True:
         later_s = start_s
         for share in shares:
             later_s = rows[share.node].next_fit(share.amount, later_s)
+            if later_s >= before_s:
+                return later_s
         if later_s in (start_s, FOREVER):
             return later_s
         start_s = later_s
@@ -234,7 +239,7 @@ def is_tight(rows: Sequence[NodeTimeline], segments: Sequence[Segment], from_s: 
         lost_s = max(segment.resume_s, segment.suspend_s)
         if lost_s and lost_s > max(share.instances for share in shares) * overhead_s:
             return False
-        if from_s < segment.start_s and next_fit(rows, shares, from_s) < segment.start_s:
+        if from_s < segment.start_s and next_fit(rows, shares, from_s, segment.start_s) < segment.start_s:
             return False
         from_s = segment.end_s
     return True

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from outrider.core.besteffort.board import QueueBoard
 from outrider.core.model import Workspace
+from outrider.core.nodes.free_masks import FreeStairs
 from outrider.core.nodes.node_timeline import FOREVER
 
 
@@ -86,6 +87,7 @@ class WaitingLine:
         self._alone: list[int] = []
         # By what decides how many nodes are free, and by how many nodes it takes.
         self._lines: dict[tuple[int, int], dict[int, dict[WaitingGroup, GroupLine]]] = {}
+        self._sizes: dict[tuple[int, int], list[int]] = {}
 
     def __len__(self) -> int:
         return len(self._orders)
@@ -103,8 +105,12 @@ class WaitingLine:
         if group is None:
             insort(self._alone, order)
             return
-        sizes = self._lines.setdefault((group.need, group.image_bytes), {})
-        line = sizes.setdefault(group.least_nodes, {}).setdefault(group, GroupLine())
+        kind, least_nodes = (group.need, group.image_bytes), group.least_nodes
+        sizes = self._lines.setdefault(kind, {})
+        if least_nodes not in sizes:
+            sizes[least_nodes] = {}
+            insort(self._sizes.setdefault(kind, []), least_nodes)
+        line = sizes[least_nodes].setdefault(group, GroupLine())
         line.add(order, waiting.workspace.duration_s)
 
     def remove(self, waiting: WaitingWorkspace) -> None:
@@ -114,13 +120,15 @@ class WaitingLine:
         if group is None:
             del self._alone[bisect_left(self._alone, order)]
             return
-        sizes = self._lines[group.need, group.image_bytes]
+        kind = group.need, group.image_bytes
+        sizes = self._lines[kind]
         line = sizes[group.least_nodes][group]
         line.remove(order)
         if not line.orders:
             del sizes[group.least_nodes][group]
             if not sizes[group.least_nodes]:
                 del sizes[group.least_nodes]
+                self._sizes[kind].remove(group.least_nodes)
 
     def after(self, order: int) -> WaitingWorkspace | None:
         """The first behind a place in the queue."""
@@ -134,15 +142,16 @@ class WaitingLine:
             best = self._alone[bisect_right(self._alone, order)]
         for kind, sizes in self._lines.items():
             windows = chances.windows(kind)
-            for least_nodes, lines in sizes.items():
-                if least_nodes >= len(windows):
-                    continue
-                for group, line in lines.items():
+            for least_nodes in self._sizes[kind]:
+                if least_nodes > windows.count:
+                    break
+                for group, line in sizes[least_nodes].items():
                     index = bisect_right(line.orders, order)
                     if index < len(line.orders) and line.orders[index] < best:
-                        longest_s = windows[least_nodes]
                         if group.is_suspendable:
                             longest_s = chances.longest_s(group)
+                        else:
+                            longest_s = windows.longest_s(least_nodes)
                         found = line.first_from(index, longest_s)
                         if found is not None and found < best:
                             best = found
@@ -152,38 +161,46 @@ class WaitingLine:
 class PossibleStart:
     """An instant at which what has one need and one image could start, and until when nodes are free."""
 
-    __slots__ = ("_board", "_change_s", "_free", "_need", "_untils", "at_s", "count")
+    __slots__ = ("_board", "_change_s", "_free", "stairs")
 
     def __init__(self, board: QueueBoard, need: int, at_s: int, mask: int) -> None:
         self._board = board
-        self._need = need
-        self.at_s = at_s
         self._free = board.free_nodes(need, at_s) & mask
-        self.count = self._free.bit_count()
-        self._untils: list[int] | None = None
+        self.stairs = board.free_stairs(need, at_s, self._free)
         self._change_s: int | None = None
-
-    def free_until(self, nodes: int) -> int:
-        """Until when so many nodes stay free together."""
-        if self._untils is None:
-            free = self._free
-            spans = self._board.free_spans(self._need, self.at_s)
-            self._untils = [until_s for until_s, node in spans if free >> node & 1]
-        return self._untils[nodes - 1]
 
     @property
     def change_s(self) -> int:
         """The next instant at which what runs on these nodes could be suspended."""
         if self._change_s is None:
-            board, free, self._change_s = self._board, self._free, FOREVER
+            board, free, at_s, self._change_s = self._board, self._free, self.stairs.at_s, FOREVER
             if board.rules.suspension.makes_way_for_all:
-                self._change_s = self.at_s + 1
+                self._change_s = at_s + 1
             else:
-                for instant_s, begun, ended in board.book.timeline.boundaries_after(self.at_s):
+                for instant_s, begun, ended in board.book.timeline.boundaries_after(at_s):
                     if (begun | ended) & free:
                         self._change_s = instant_s
                         break
         return self._change_s
+
+
+class StartWindows:
+    """For how long so many nodes are free at most, of several instants."""
+
+    __slots__ = ("_longest", "_stairs", "count")
+
+    def __init__(self, stairs: list[FreeStairs]) -> None:
+        self._stairs = stairs
+        self._longest: dict[int, int] = {}
+        self.count = max([each.count for each in stairs])
+        """How many nodes are free at most at any of them."""
+
+    def longest_s(self, nodes: int) -> int:
+        longest_s = self._longest.get(nodes)
+        if longest_s is None:
+            longest_s = max([each.until_s(nodes) - each.at_s for each in self._stairs])
+            self._longest[nodes] = longest_s
+        return longest_s
 
 
 class StartChances:
@@ -200,7 +217,7 @@ class StartChances:
         self._now_s = now_s
         self._starts: dict[tuple[int, str], list[PossibleStart]] = {}
         self._longest: dict[WaitingGroup, int] = {}
-        self._windows: dict[tuple[int, int], list[int]] = {}
+        self._windows: dict[tuple[int, int], StartWindows] = {}
 
     def forget(self) -> None:
         if self._windows:
@@ -208,25 +225,20 @@ class StartChances:
             self._starts.clear()
             self._longest.clear()
 
-    def windows(self, kind: tuple[int, int]) -> list[int]:
-        """By how many nodes it takes, for how long at most so many are free for a need when an image of some
-        size could be anywhere. Of more nodes than it tells about there are never so many."""
-        longest = self._windows.get(kind)
-        if longest is None:
+    def windows(self, kind: tuple[int, int]) -> StartWindows:
+        """For a need, the instants at which an image of some size could be anywhere."""
+        found = self._windows.get(kind)
+        if found is None:
             board, now_s = self._board, self._now_s
             need, image_bytes = kind
             instants = {now_s}
             if image_bytes:
                 instants.add(board.links.end_if_added(image_bytes, 1, now_s))
                 instants.update(at_s for at_s in board.book.pools.all_coming_times() if at_s > now_s)
-            longest = self._windows[kind] = [0]
-            for at_s in instants:
-                for index, (until_s, _) in enumerate(board.free_spans(need, at_s), 1):
-                    if index == len(longest):
-                        longest.append(until_s - at_s)
-                    elif longest[index] < until_s - at_s:
-                        longest[index] = until_s - at_s
-        return longest
+            everyone = board.everything.everyone
+            stairs = [board.free_stairs(need, at_s, everyone) for at_s in instants]
+            found = self._windows[kind] = StartWindows(stairs)
+        return found
 
     def longest_s(self, group: WaitingGroup) -> int:
         """So long can what is suspendable last; for ever, if it could be suspended for a reservation."""
@@ -242,11 +254,12 @@ class StartChances:
             starts = self._starts[key] = self._make_starts(group)
         longest_s, least = 0, group.least_nodes
         for start in starts:
-            if start.count >= least:
-                until_s = start.free_until(least)
+            stairs = start.stairs
+            if stairs.count >= least:
+                until_s = stairs.until_s(least)
                 if until_s >= start.change_s:
                     return FOREVER
-                longest_s = max(longest_s, until_s - start.at_s)
+                longest_s = max(longest_s, until_s - stairs.at_s)
         return longest_s
 
     def _make_starts(self, group: WaitingGroup) -> list[PossibleStart]:

@@ -455,7 +455,8 @@ class Pools:
         key = life.image.key
         self.stays.append(Stay(node, key, life.start_s, life.expires_s, life.image.size_bytes))
         self._drop(node, life, keep=True)
-        still_there = any(other.start_s <= now_s for other in pool.lives.get(key, ()))
+        others = pool.lives.get(key)
+        still_there = others is not None and any(other.start_s <= now_s for other in others)
         if pool.keep_bytes and not still_there and key not in pool.lingering:
             pool.lingering[key] = Lingering(
                 key=key,

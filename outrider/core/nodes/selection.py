@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
+from itertools import chain, islice
 
 from outrider.core.nodes.timeline import SiteTimeline, numbers
 
@@ -55,6 +56,27 @@ def fit(
         if not left:
             return chosen
     return instances - left
+
+
+def fit_whole(
+    timeline: SiteTimeline,
+    *,
+    instances: int,
+    need: int,
+    start_s: int,
+    end_s: int,
+    holders: int,
+    available: int,
+) -> list[Fit] | int:
+    """The same where no node has room for two instances, from masks alone."""
+    free = timeline.free_masks(need).throughout(start_s, end_s) & available
+    count = free.bit_count()
+    if count < instances:
+        return count
+    held, rest = free & holders, free & ~holders
+    touched = timeline.touched(start_s, end_s) if rest else 0
+    order = chain(numbers(held), numbers(rest & ~touched), numbers(rest & touched))
+    return [Fit(node, 1) for node in islice(order, instances)]
 
 
 def fit_in_stages(

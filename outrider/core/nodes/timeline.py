@@ -13,11 +13,18 @@ from functools import lru_cache
 
 from outrider.core.model import Node
 from outrider.core.nodes.capacity import ResourceLayout
+from outrider.core.nodes.free_masks import FreeMasks
 from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
 from outrider.core.nodes.total_use import TotalsMark, TotalUse
 
 BUCKET_S = 3600
 """The index's grain. Shorter buckets answer finer but cost more to keep for long leases."""
+
+
+MOST_NEEDS = 64
+"""For so many needs it is kept which nodes are free when."""
+MOST_PENDING = 1024
+"""So many changes wait at most for somebody who asks what is free."""
 
 
 Lease = tuple[Sequence[tuple[int, int]], int, int]
@@ -45,11 +52,12 @@ class SiteTimeline:
         self.by_capacity: dict[int, int] = {}
         for number, row in enumerate(self.rows):
             self.by_capacity[row.capacity] = self.by_capacity.get(row.capacity, 0) | 1 << number
-        self.changes = 0
-        """How often anything was reserved or released: what was derived before is void."""
         self._is_tidy = is_tidy
         # Of a table that is asked for early starts.
         self._totals = TotalUse(self.layout, self.by_capacity) if is_tidy else None
+        self._masks: dict[int, FreeMasks] = {}
+        self._pending: list[tuple[Sequence[int], int, int]] = []
+        """What has changed since these were made. How much of it is in them each knows."""
         self._touched: dict[int, int] = {}
         # Instants at which something was to begin or to end, with the nodes. What is released
         # stays listed: looking at a node in vain is cheaper than knowing whether another lease
@@ -101,28 +109,33 @@ class SiteTimeline:
 
     def free_nodes(self, need: int, at_s: int) -> int:
         """A mask of the nodes with room for `need` at an instant."""
-        mask = 0
-        guard = self.layout.guard
-        for number, row in enumerate(self.rows):
-            if ((row.free[bisect_right(row.times, at_s) - 1] | guard) - need) & guard == guard:
-                mask |= 1 << number
-        return mask
+        masks = self.free_masks(need)
+        return masks.masks[bisect_right(masks.times, at_s) - 1]
 
-    def free_spans(self, need: int, at_s: int, nodes: int) -> tuple[list[tuple[int, int]], int]:
-        """Until when those of some nodes that are free at an instant stay so, the longest first; and a mask
-        of them."""
-        spans: list[tuple[int, int]] = []
-        mask = 0
-        guard, rows = self.layout.guard, self.rows
-        for number in numbers(nodes):
-            row = rows[number]
-            index = bisect_right(row.times, at_s)
-            if ((row.free[index - 1] | guard) - need) & guard == guard:
-                is_last = index == len(row.times)
-                spans.append((FOREVER if is_last else row.free_until(need, at_s), number))
-                mask |= 1 << number
-        spans.sort(reverse=True)
-        return spans, mask
+    def free_masks(self, need: int) -> FreeMasks:
+        """Which nodes are free for a need, and when. It holds until something is reserved or released."""
+        masks, pending = self._masks.get(need), self._pending
+        if masks is None:
+            if len(self._masks) == MOST_NEEDS:
+                del self._masks[next(iter(self._masks))]
+            masks = self._masks[need] = FreeMasks(self.rows, need, self.layout.guard)
+            masks.entered = len(pending)
+        elif masks.entered < len(pending):
+            for index in range(masks.entered, len(pending)):
+                masks.refresh(self.rows, *pending[index])
+            masks.entered = len(pending)
+        return masks
+
+    def _has_changed(self, nodes: Sequence[int], start_s: int, end_s: int) -> None:
+        """What is free of these nodes in an interval is to be looked at again, once somebody asks."""
+        if self._masks:
+            self._pending.append((nodes, start_s, end_s))
+            if len(self._pending) > MOST_PENDING:
+                self._forget_masks()
+
+    def _forget_masks(self) -> None:
+        self._masks.clear()
+        self._pending.clear()
 
     def reserve(self, number: int, need: int, start_s: int, end_s: int) -> None:
         self.reserve_all(((number, need),), start_s, end_s)
@@ -134,13 +147,16 @@ class SiteTimeline:
         """Take an amount from each of several nodes for the same time."""
         mask = 0
         taken: dict[int, int] = {}
+        nodes: list[int] = []
         for number, need in amounts:
             row = self.rows[number]
             row.reserve(need, start_s, end_s)
             if need:
                 mask |= 1 << number
-                taken[row.capacity] = taken.get(row.capacity, 0) + need
-        self.changes += 1
+                nodes.append(number)
+                if self._totals is not None:
+                    taken[row.capacity] = taken.get(row.capacity, 0) + need
+        self._has_changed(nodes, start_s, end_s)
         self._count(taken, start_s, end_s)
         for instant_s in (start_s, end_s):
             if instant_s not in self._begins and instant_s not in self._ends:
@@ -161,13 +177,15 @@ class SiteTimeline:
 
     def release_all(self, amounts: Iterable[tuple[int, int]], start_s: int, end_s: int) -> None:
         """Give back an amount on each of several nodes for the same time."""
-        self.changes += 1
+        amounts = list(amounts)
+        self._has_changed([number for number, _ in amounts], start_s, end_s)
         first, last = start_s // BUCKET_S, (end_s - 1) // BUCKET_S
         given: dict[int, int] = {}
         for number, need in amounts:
             row = self.rows[number]
             row.release(need, start_s, end_s)
-            given[row.capacity] = given.get(row.capacity, 0) - need
+            if self._totals is not None:
+                given[row.capacity] = given.get(row.capacity, 0) - need
             if self._is_tidy:
                 bit = 1 << number
                 for bucket in range(first, last + 1):
@@ -183,7 +201,7 @@ class SiteTimeline:
 
     def back_to_index(self, mark: IndexMark) -> None:
         """The index is what it was; the rows are the caller's to put back."""
-        self.changes += 1
+        self._forget_masks()
         self._touched, self._begins, self._ends, self._instants, totals = mark
         if self._totals is not None and totals is not None:
             self._totals.back_to(totals)
@@ -198,7 +216,8 @@ class SiteTimeline:
         self, amounts: Iterable[tuple[int, int]], start_s: int, end_s: int, touched: dict[int, int]
     ) -> None:
         """Take again what `release_all` has just given back; the index says `touched` again."""
-        self.changes += 1
+        amounts = list(amounts)
+        self._has_changed([number for number, _ in amounts], start_s, end_s)
         taken: dict[int, int] = {}
         for number, need in amounts:
             row = self.rows[number]
@@ -237,7 +256,7 @@ class SiteTimeline:
             if self._totals is not None:
                 self._totals.enter(self.rows[number].capacity, changes)
         self._instants = sorted(self._begins.keys() | self._ends.keys())
-        self.changes += 1
+        self._forget_masks()
 
     def used_lately(self, now_s: int) -> int:
         """A mask of the nodes on which anything was taken earlier in the index's present bucket."""
@@ -266,6 +285,8 @@ class SiteTimeline:
         at_s = at_s // BUCKET_S * BUCKET_S
         for row in self.rows:
             row.forget_before(at_s)
+        for masks in self._masks.values():
+            masks.forget_before(at_s)
         for bucket in [bucket for bucket in self._touched if (bucket + 1) * BUCKET_S <= at_s]:
             del self._touched[bucket]
         gone = bisect_right(self._instants, at_s - 1)

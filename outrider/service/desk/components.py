@@ -118,10 +118,9 @@ def make_components(
     log: Log,
     meter: Meter,
 ) -> DeskComponents:
-    events, troubles = EventRouter(), Troubles()
+    events, troubles, preemptible = EventRouter(), Troubles(), PreemptibleJobs(site)
     deadlines = DeadlineTransfers(site, node_orders)
     alarms = ReservationAlarms(site, deadlines, log, meter)
-    preemptible = PreemptibleJobs(site)
     offers = HeldOffers(site.book, site.settings.offers_held_s, site.settings.most_offers)
     admission = ReservationAdmission(site, policies, preemptible, offers)
     execution = PlanExecution(site, node_orders, agenda, deadlines, alarms, events, log, meter)
@@ -152,6 +151,7 @@ def make_components(
         log,
         meter,
     )
+    reconciler.follow(jobs.turns.started)
     views = ReservationViews(site, node_orders)
     return DeskComponents(
         site=site,

@@ -102,15 +102,25 @@ class BatchQueue:
         self._ends: dict[str, int] = {}
         self._taken: dict[str, tuple[Taken, ...]] = {}
         for each in blocked:
-            taken = self._on(each.nodes, each.start_s, each.end_s, None)
-            self._forecast.know(f"reservation {each.name}", taken)
+            self.block(each)
 
     @property
     def waiting(self) -> int:
         return self._schedule.waiting
 
+    def waits(self, name: str) -> bool:
+        return self._schedule.has(name)
+
     def job(self, name: str) -> SimulatedJob:
         return self._jobs[name]
+
+    def block(self, blocked: Blocked) -> None:
+        """These nodes are somebody else's for a time; what was blocked under that name is free."""
+        taken = self._on(blocked.nodes, blocked.start_s, blocked.end_s, None)
+        self._forecast.know(f"reservation {blocked.name}", taken)
+
+    def unblock(self, name: str) -> None:
+        self._forecast.know(f"reservation {name}", ())
 
     def submit(self, job: SimulatedJob, now_s: int) -> None:
         self._jobs[job.name] = job
@@ -196,7 +206,7 @@ def run_batch(
     while coming or ends or planned or (edges and queue.waiting):
         instants = [*([coming[-1].submitted_s] if coming else []), *([ends[0][0]] if ends else [])]
         instants += planned[:1] + edges[-1:]
-        now_s = _look_s(max(last_s, min(instants)), starter.every_s)
+        now_s = look_s(max(last_s, min(instants)), starter.every_s)
         while ends and ends[0][0] <= now_s:
             _, name = heappop(ends)
             done.append(running.pop(name))
@@ -219,6 +229,6 @@ def run_batch(
     return sorted(done, key=lambda run: (run.start_s, len(run.job.name), run.job.name))
 
 
-def _look_s(at_s: int, every_s: int) -> int:
+def look_s(at_s: int, every_s: int) -> int:
     """The next look from an instant on."""
     return -(-at_s // every_s) * every_s if every_s else at_s

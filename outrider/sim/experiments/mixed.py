@@ -10,37 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from cachemgr.pool.policies import POLICIES, PolicyEntry
 from outrider.core.besteffort.suspension import SuspensionRules
-from outrider.core.images.pools import Lingering, Rank
 from outrider.core.reservations.book import Shipping
 from outrider.sim.experiments.parallel import in_parallel
 from outrider.sim.measures import peak_disk_bytes, utilisation
-from outrider.sim.setup import MEGABYTE, THESIS, Setup, no_virtualisation, thesis_nodes
+from outrider.sim.setup import MEGABYTE, THESIS, Setup, no_virtualisation, ranked_by, thesis_nodes
 from outrider.sim.workload.mixed import ROWS, mixed_trace, row_parameters
 from outrider.sim.world import Simulation
 
 IMAGE_BYTES = 600 * MEGABYTE
 _BACKFILLING_ONLY = SuspensionRules(is_allowed=False)
-
-
-def ranked_by(policy: str) -> Rank:
-    """An eviction policy of the node side's table, as the core wants it."""
-    key = POLICIES[policy]
-
-    def rank(image: Lingering, now_s: int) -> tuple[int, ...]:
-        entry = PolicyEntry(
-            key=image.key,
-            size_bytes=image.size_bytes,
-            added_s=image.added_s,
-            uses=image.uses,
-            last_use_s=image.last_use_s,
-            expires_s=image.last_use_s,
-            next_use_s=image.next_use_s,
-        )
-        return key(entry, now_s)
-
-    return rank
 
 
 _REUSE = replace(THESIS, is_reusing=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -30,6 +29,9 @@ def in_parallel(
     workers = min(workers or os.cpu_count() or 1, max(1, len(pieces)))
     if workers == 1:
         return _one_by_one(function, pieces, on_progress)
+    # Processes of its own need many modules, which whoever runs one workload does not wait for.
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+
     found: dict[int, Result] = {}
     with ProcessPoolExecutor(max_workers=workers, initializer=_leave_interrupts_to_the_parent) as pool:
         waiting = {pool.submit(function, *piece): number for number, piece in enumerate(pieces)}

@@ -76,6 +76,8 @@ class TraceSubmission:
 
     def parts(self) -> tuple[TraceSubmission, ...]:
         """One submission for each reservation that it is: itself, unless it recurs or has further roles."""
+        if self.every_s is None and not self.roles:
+            return (self,) if self.times == 1 else (replace(self, times=1),)
         workspaces: tuple[Workspace, ...] = (self.workspace, *self.roles)
         if self.every_s is not None:
             workspaces = occurrences(self.workspace, self.every_s, self.times)

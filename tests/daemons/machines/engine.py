@@ -21,7 +21,7 @@ PYTHON = "/usr/bin/python3" if os.geteuid() == 0 else sys.executable
 UID = 65534 if os.geteuid() == 0 else os.geteuid()
 WAIT_S = 120.0
 LOOK_S = 0.02
-RESTS = 3
+RESTS, MOST_REST_S = 3, 1.0
 STEPPER = Path(__file__).with_name("stepper.py")
 MIB = 1 << 20
 
@@ -131,5 +131,5 @@ def wait_until(is_so: Any, words: Any, wait_s: float = WAIT_S) -> None:
     while not is_so():
         now_s = time.monotonic()  # noqa: TID251
         assert now_s < until_s, words()
-        time.sleep(max(LOOK_S, RESTS * (now_s - looked_s)))
+        time.sleep(max(LOOK_S, min(RESTS * (now_s - looked_s), MOST_REST_S)))
         looked_s = time.monotonic()  # noqa: TID251

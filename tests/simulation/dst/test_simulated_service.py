@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 
 import pytest
 
+from outrider.core.model import Workspace
+from outrider.service.desk.state.documents import read_document, write_document
+from outrider.store.records import ReservationRecord
 from tests.amount import examples
 from tests.repository import ROOT
+from tests.simulation.dst.invariants import safety
 from tests.simulation.dst.simulation import Run, simulate
 
 SEEDS = int(os.environ.get("OUTRIDER_DST_SEEDS", examples(160)))
 A_PART = 20
 FIRST_AND_LAST = 12
+SOMEBODY_MOVES = 43
+"""A world in which a lease with a deadline makes way for others."""
 PRINT_DIGESTS = f"""
 from tests.simulation.dst.simulation import simulate
 for seed in range({FIRST_AND_LAST}):
@@ -81,3 +89,39 @@ def test_troubled_worlds_kill_the_service_and_calm_ones_do_not() -> None:
     dead = [run for run in runs if run.deaths]
 
     assert 0 < len(dead) < len(runs)
+
+
+def test_only_deadlines_excuse_that_a_reservation_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[ReservationRecord, int]] = []
+    ask = safety._was_moved
+
+    def remember(record: ReservationRecord, duration_s: int) -> bool:
+        seen.append((record, duration_s))
+        return ask(record, duration_s)
+
+    monkeypatch.setattr(safety, "_was_moved", remember)
+    simulate(SOMEBODY_MOVES)
+    moved, duration_s = seen[0]
+    reservation = moved.kept.reservation
+    now_there = replace(reservation.workspace, start_s=reservation.start_s, finish_by_s=None)
+    mended = with_workspace(moved, now_there)
+    later = with_workspace(moved, replace(now_there, start_s=reservation.start_s - 1))
+
+    assert ask(moved, duration_s)
+    assert not ask(moved, duration_s + 1)
+    assert ask(mended, duration_s)
+    assert not ask(later, duration_s)
+    assert not ask(without_deadline(mended), duration_s)
+
+
+def with_workspace(record: ReservationRecord, workspace: Workspace) -> ReservationRecord:
+    reservation = replace(record.kept.reservation, workspace=workspace)
+    return replace(record, kept=replace(record.kept, reservation=reservation))
+
+
+def without_deadline(record: ReservationRecord) -> ReservationRecord:
+    """As if its user had not asked for one."""
+    document = read_document(record.document)
+    file = json.loads(document.file)
+    file["deployment"]["finish_by_s"] = None
+    return replace(record, document=write_document(replace(document, file=json.dumps(file))))

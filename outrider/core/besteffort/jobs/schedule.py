@@ -12,7 +12,7 @@ Nothing here knows of a batch system or of pools: what concerns images is asked 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Protocol
@@ -23,14 +23,16 @@ from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.core.nodes.free_spans import FreeSpans, Spans, longest
 from outrider.core.nodes.together import earliest_together
 
-MOST_PLACES = 64
-"""So many have a place in the future at most, also with conservative backfilling: the first of the queue."""
+CONSERVATIVE_PLACES = 64
+"""With conservative backfilling so many have a place in the future: the first of the queue."""
+MOST_PLACES = 10_000
+"""So many can be asked for. Each costs each walk about a millisecond on thousands of nodes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduleRules:
-    """Who may overtake. `places` is how many may wait for a place at a time: 1 is EASY; None, as many as
-    there can be, is conservative."""
+    """Who may overtake. `places` is how many may wait for a place at a time: 1 is EASY; None is
+    conservative, as far as a walk through thousands of jobs allows it (`CONSERVATIVE_PLACES`)."""
 
     backfilling: Backfilling = Backfilling.RESERVING
     places: int | None = 1
@@ -126,6 +128,11 @@ class JobSchedule:
         """Whether a job waits for its turn."""
         return name in self._jobs
 
+    @property
+    def started(self) -> Mapping[str, JobPlace]:
+        """Those that were told to start and keep their places: nobody has seen them run yet."""
+        return self._started
+
     def started_on(self, name: str) -> JobPlace | None:
         """Where a job was told to start, as long as it keeps that place."""
         return self._started.get(name)
@@ -155,7 +162,7 @@ class JobSchedule:
             self._forecast.know(_plan(name), ())
         self._planned = {}
         places = self._rules.places
-        overtaking = Overtaking(self._rules.backfilling, MOST_PLACES if places is None else places)
+        overtaking = Overtaking(self._rules.backfilling, CONSERVATIVE_PLACES if places is None else places)
         spans = FreeSpans(self._forecast, now_s)
         starts: dict[str, JobPlace] = {}
         for _, name, chances in self._in_turn(overtaking, spans, now_s):

@@ -44,12 +44,13 @@ class JobNotes:
     def consider(self, entry: JobEntry, text: str, now_s: int, start_s: int | None = None) -> None:
         """This is what a job's user should see now, and when the job is expected to start."""
         text = text[:MOST_CHARACTERS]
-        if (text, start_s) == (entry.noted, entry.noted_start_s):
+        if not text or (text, start_s) == (entry.noted, entry.noted_start_s):
+            # What nobody needs to be told any more is not told: the job may run, or be over by then.
             self.forget(entry.key)
-        elif text:
-            if entry.key not in self._wanted:
-                self._plan(entry, now_s)
-            self._wanted[entry.key] = (entry, text, start_s)
+            return
+        if entry.key not in self._wanted:
+            self._plan(entry, now_s)
+        self._wanted[entry.key] = (entry, text, start_s)
 
     def forget(self, job: str) -> None:
         self._wanted.pop(job, None)
@@ -193,11 +194,15 @@ def _lookup_of(entry: JobEntry) -> str:
 
 
 def start_of(entry: JobEntry, now_s: int) -> int | None:
-    """When a job is expected to start whose image is on its way: with it, on nodes that are free; as it was
-    told before if that is near enough and still to come. None where nobody knows."""
-    if entry.stage is not Stage.STAGING or entry.ready_s is None:
+    """When a job is expected to start whose image is on its way: with it, on nodes that are free; one that
+    has a place in the order of jobs: then. As it was told before if that is near enough and still to come.
+    None where nobody knows."""
+    if entry.is_scheduled:
+        start_s = (entry.start_s if entry.planned and not entry.granted else None) or 0
+    elif entry.stage is not Stage.STAGING or entry.ready_s is None:
         return None
-    start_s = max(entry.ready_s, entry.start_s or 0)
+    else:
+        start_s = max(entry.ready_s, entry.start_s or 0)
     if start_s <= now_s:
         return None
     before_s = entry.noted_start_s

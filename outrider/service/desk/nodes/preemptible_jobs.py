@@ -117,6 +117,13 @@ class PreemptibleJobs:
         self._share_disks(found.nodes)
         return True
 
+    def notice_s(self, job: RmsJob) -> int | None:
+        """How long a job that is about to run will need to go when it is told; None: it will stay."""
+        if job.metadata is None or (self.order is not None and self.order.spares(LeaseOwner(user=job.user))):
+            return None
+        terms = _declared(self._site.settings, job, 0).terms
+        return None if terms is None else terms.notice_s
+
     def leave(self, key: str) -> None:
         """It has these nodes no more."""
         found = self.all.pop(key, None)

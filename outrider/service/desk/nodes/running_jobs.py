@@ -26,6 +26,15 @@ class JobChange:
     end_s: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Started:
+    """A job that was told to start on these nodes, and until when it has them at most."""
+
+    job: RmsJob
+    nodes: tuple[str, ...]
+    end_s: int
+
+
 class RunningJobs:
     """These jobs, as the last look showed them."""
 

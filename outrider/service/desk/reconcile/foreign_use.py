@@ -6,19 +6,20 @@ as long as it takes until it could be gone, from now on; so that is entered agai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from outrider.core.model import NodeSlot
 from outrider.core.reservations.occupation import Occupation, Occupied, occupy, vacate
 from outrider.rms.base import RmsJob, Sight
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
-from outrider.service.desk.nodes.running_jobs import RunningJobs
+from outrider.service.desk.nodes.running_jobs import RunningJobs, Started
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.desk.state.troubles import Troubles
 
 SPARE_S = 10
 """So much longer than they need such jobs are taken to stay, so that this is not entered every second."""
 LEAVING = "jobs that can be requeued"
+STARTED = "jobs that are about to run"
 
 
 class ForeignUse:
@@ -39,6 +40,8 @@ class ForeignUse:
         """By node, the name of what is entered for its jobs: a reservation takes whole nodes, so that the
         one that ends last is enough."""
         self._reservations: tuple[str, ...] = ()
+        self.started: Callable[[], Iterable[Started]] = tuple
+        """The jobs that were told to start, and that no look has shown to run yet."""
 
     def look(self, sight: Sight) -> Iterator[str]:
         """Enter what is taken now; what was promised to others, in words."""
@@ -54,21 +57,43 @@ class ForeignUse:
                 del self._last[node]
             if before and (occupation is None or occupation.name != before):
                 gone.append(before)
-        self._take_out_leaving()
+        self._take_out(STARTED)
+        self._take_out(LEAVING)
         for name in gone:
             vacate(self._site.book, self._occupied.pop(name)[1], self._site.now_s)
         for occupation in wanted.values():
             yield from self._enter(occupation)
         yield from self._enter_leaving()
+        self._enter_started()
 
     def leave_in_time(self) -> Iterator[str]:
-        """Before anything is promised: from now on the preemptible jobs need their time to go."""
+        """Before anything is promised: from now on the preemptible jobs need their time to go, and who was
+        told to start since the last look has its nodes."""
+        self._take_out(STARTED)
         if self._preemptible.all and self._site.now_s > self._left_s + SPARE_S:
-            self._take_out_leaving()
+            self._take_out(LEAVING)
             yield from self._enter_leaving()
+        self._enter_started()
 
-    def _take_out_leaving(self) -> None:
-        before = self._occupied.pop(LEAVING, None)
+    def _enter_started(self) -> None:
+        """What these get is what is left: where a job was seen to run, it is entered already."""
+        site, ends_s = self._site, dict[str, int]()
+        for each in self.started():
+            notice_s = self._preemptible.notice_s(each.job)
+            gone_s = each.end_s if notice_s is None else min(each.end_s, site.now_s + notice_s + SPARE_S)
+            for node in each.nodes:
+                ends_s[node] = max(ends_s.get(node, 0), gone_s)
+        slots = tuple(
+            NodeSlot(node=node, resources=self._capacity[node], start_s=site.now_s, end_s=end_s)
+            for node, end_s in sorted(ends_s.items())
+            if end_s > site.now_s
+        )
+        if slots:
+            occupation = Occupation(name=STARTED, slots=slots)
+            self._occupied[STARTED] = (occupation, occupy(site.book, occupation, site.now_s))
+
+    def _take_out(self, name: str) -> None:
+        before = self._occupied.pop(name, None)
         if before is not None:
             vacate(self._site.book, before[1], self._site.now_s)
 
@@ -107,7 +132,9 @@ class ForeignUse:
         occupation = self._reservation(name, nodes, start_s, end_s)
         if occupation.slots and end_s > self._site.now_s and occupation.name not in self._occupied:
             self._reservations += (occupation.name,)
+            self._take_out(STARTED)
             yield from self._enter(occupation)
+            self._enter_started()
 
     def _enter(self, occupation: Occupation) -> Iterator[str]:
         site, name = self._site, occupation.name

@@ -7,7 +7,7 @@ and if it loses it a second time, somebody wants it so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from outrider.core.images.pools import Lingering
 from outrider.core.reservations.missing_copies import awaited, note_pool
@@ -15,6 +15,7 @@ from outrider.rms.base import NodeState, RmsNode, RmsReservation, Sight
 from outrider.service.desk.batch.reservation_effects import orphan_effect
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
+from outrider.service.desk.nodes.running_jobs import Started
 from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.desk.nodes.watch import NodeWatch
 from outrider.service.desk.reconcile.foreign_use import ForeignUse
@@ -97,6 +98,10 @@ class Reconciler:
     def busy_until_s(self, nodes: Iterable[str]) -> int:
         """Until when jobs that cannot be requeued have any of these nodes; 0 if none has."""
         return self._foreign_use.busy_until_s(nodes)
+
+    def follow(self, started: Callable[[], Iterable[Started]]) -> None:
+        """Who knows which jobs were told to start, and have not been seen to run."""
+        self._foreign_use.started = started
 
     def about_to_promise(self) -> None:
         """Somebody asks for nodes: what has to go first needs its time from now on."""

@@ -2,6 +2,8 @@
 
 .swf .swf.gz     Standard Workload Format      .xml .lwf            Haizea
 .trace           the thesis                    .jsonl .jsonl.gz     Outrider
+
+A form's reader is imported when a file of that form is read: to import all takes as long as a small run.
 """
 
 from __future__ import annotations
@@ -12,22 +14,14 @@ from dataclasses import replace
 from enum import Enum
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from outrider.core.model import Image, Workspace
 from outrider.sim.workload.formats.files import open_workload
-from outrider.sim.workload.formats.haizea import read_haizea
-from outrider.sim.workload.formats.native import read_native, write_native
-from outrider.sim.workload.formats.swf import (
-    COLUMNS,
-    FIELDS_PER_JOB,
-    UNKNOWN,
-    SwfLog,
-    read_log,
-    write_log,
-)
-from outrider.sim.workload.formats.swf_trace import COMPLETED, log_trace
-from outrider.sim.workload.formats.thesis import read_thesis_trace
 from outrider.sim.workload.trace import Trace, WorkloadError
+
+if TYPE_CHECKING:
+    from outrider.sim.workload.formats.swf import SwfLog
 
 
 class Form(Enum):
@@ -70,6 +64,9 @@ def read_trace(
                 f"is {form.value}; leave it out"
             )
     if form is Form.SWF:
+        from outrider.sim.workload.formats.swf import read_log
+        from outrider.sim.workload.formats.swf_trace import log_trace
+
         return log_trace(
             read_log(path, limit=limit),
             name=Path(path).name.removesuffix(".gz").removesuffix(".swf"),
@@ -77,10 +74,16 @@ def read_trace(
             images=images,
         )
     if form is Form.THESIS:
+        from outrider.sim.workload.formats.thesis import read_thesis_trace
+
         trace = read_thesis_trace(path, duration_s=duration_s, is_parallel=not is_serial)
     elif form is Form.HAIZEA:
+        from outrider.sim.workload.formats.haizea import read_haizea
+
         trace = read_haizea(path)
     else:
+        from outrider.sim.workload.formats.native import read_native
+
         trace = read_native(path)
     return replace(trace, submissions=tuple(islice(trace.submissions, limit)))
 
@@ -89,8 +92,12 @@ def write_trace(path: str | os.PathLike[str], trace: Trace) -> None:
     """Write a trace as .jsonl, or as .swf if nothing of it would be lost but details."""
     form = _form_by_name(path)
     if form is Form.NATIVE:
+        from outrider.sim.workload.formats.native import write_native
+
         write_native(path, trace)
     elif form is Form.SWF:
+        from outrider.sim.workload.formats.swf import write_log
+
         write_log(path, trace_log(trace))
     else:
         raise WorkloadError(
@@ -107,6 +114,8 @@ def form_of(path: str | os.PathLike[str]) -> Form:
         head = file.read(_LOOK_BYTES).removeprefix(b"\xef\xbb\xbf")
     lines = [line.strip() for line in head.splitlines() if line.strip()]
     first = lines[0] if lines else b""
+    from outrider.sim.workload.formats.swf import FIELDS_PER_JOB
+
     data = next((line for line in lines if line[:1] not in b";#"), b"")
     if first.startswith(b"{"):
         return Form.NATIVE
@@ -126,6 +135,9 @@ def trace_log(trace: Trace) -> SwfLog:
     which. What the format has no field for (memory, deadlines) would be lost, and a
     reservation would become an ordinary job: reservations are refused.
     """
+    from outrider.sim.workload.formats.swf import COLUMNS, UNKNOWN, SwfLog
+    from outrider.sim.workload.formats.swf_trace import COMPLETED
+
     users: dict[str, int] = {}
     images: dict[Image, int] = {}
     rows = []

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 from outrider.core.model import Image, Node, Resources, Workspace
@@ -21,7 +20,7 @@ from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError, n
 _MEGABYTE = 10**6
 MOST_NODES = 1_000_000
 # Days are optional; a plus sign is how Haizea writes what counts from the beginning.
-_TIME = re.compile(r"\+?(?:(\d+):)?(\d+):([0-5]?\d):([0-5]?\d(?:\.\d*)?)", re.ASCII)
+_TIME = re.compile(r"\+?(?:(\d+):)?(\d+):([0-5]?\d):([0-5]?\d)(?:\.(\d*))?", re.ASCII)
 
 
 def read_haizea(path: str | os.PathLike[str], *, name: str | None = None) -> Trace:
@@ -204,6 +203,6 @@ def _seconds(element: Element, name: str, where: str) -> int:
             f"{where}, line {element.line}: {name}={text!r} in <{element.tag}>; "
             "write [days:]hours:minutes:seconds, for instance 01:30:00.00"
         )
-    days, hours, minutes, seconds = match.groups()
-    whole_s = ((int(days or 0) * 24 + int(hours)) * 60 + int(minutes)) * 60
-    return whole_s - (-Fraction(seconds) // 1)
+    days, hours, minutes, seconds, parts = match.groups()
+    whole_s = ((int(days or 0) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
+    return whole_s + 1 if parts and parts.strip("0") else whole_s

@@ -18,7 +18,7 @@ from outrider.sim.workload.trace import WorkloadError
 DEEPEST = 100
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(slots=True)
 class Element:
     """A tag with its attributes and children; text between tags is not kept."""
 
@@ -28,7 +28,10 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
     def find(self, tag: str) -> Element | None:
-        return next(self.find_all(tag), None)
+        for child in self.children:
+            if child.tag == tag:
+                return child
+        return None
 
     def find_all(self, tag: str) -> Iterator[Element]:
         return (child for child in self.children if child.tag == tag)
@@ -38,7 +41,7 @@ def read_xml(path: str | os.PathLike[str]) -> Element:
     """The document's outermost element."""
     where = os.fspath(path)
     parser = expat.ParserCreate()
-    top = Element(tag="", line=0, attributes={})
+    top = Element("", 0, {})
     stack = [top]
 
     def start(tag: str, attributes: dict[str, str]) -> None:
@@ -47,7 +50,7 @@ def read_xml(path: str | os.PathLike[str]) -> Element:
             raise WorkloadError(
                 f"{where}, line {line}: elements nested more than {DEEPEST} deep; this is not a workload file"
             )
-        element = Element(tag=tag, line=line, attributes=attributes)
+        element = Element(tag, line, attributes)
         stack[-1].children.append(element)
         stack.append(element)
 

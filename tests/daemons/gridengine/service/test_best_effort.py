@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from testbed.batchcluster import HEAD
@@ -56,10 +58,22 @@ def test_job_with_an_image_leaves_no_line_among_the_qmasters_messages(site: Grid
 
     image = site.image("silent.qcow2", 5 * MB)
     before = messages()
-    ends = [ended(site, submit(site, image)), ended(site, submit(site, image, "-t", "1-2"))]
+    ends = []
+    for options in ((), ("-t", "1-2")):
+        job = submit(site, image, *options, more="while [ ! -e silent ]; do sleep 0.1; done")
+        site.cluster.wait_for(f"the service to see {job} run", partial(runs, site, job), logs=site.logs)
+        site.cluster.run(HEAD, ["touch", "silent"], user="ada")
+        ends.append(ended(site, job))
+        site.cluster.run(HEAD, ["rm", "silent"], user="ada")
 
     assert [end["exit_status"] for end in ends] == ["0", "0"]
     assert messages() == before
+
+
+def runs(site: GridEngineSite, job: str) -> bool:
+    """Whether the service has seen all of it run: it has nothing to say of it any more."""
+    states = [each.state for each in site.service().jobs() if each.job.partition(".")[0] == job]
+    return states != [] and set(states) == {"running"}
 
 
 def test_warm_job_goes_where_its_image_is(site: GridEngineSite) -> None:

@@ -33,7 +33,7 @@ CONTENT = b"The image of this test.\n" * 1000
 DIGEST = sha256(CONTENT)
 UP_S, CALL_S, WAIT_S = 60, 60, 60
 # How much longer than a look whoever waits rests: a look is a command or two.
-RESTS = 3
+RESTS, MOST_REST_S = 3, 1.0
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "ip", "unshare", "setpriv", "timeout")
 HOOKS = {
@@ -223,7 +223,7 @@ class Site:
             now_s = CLOCK.monotonic_s()
             if now_s > until_s:
                 pytest.fail(f"never: {what}: {evidence()}\n{self.logs()}")
-            CLOCK.sleep(max(0.1, RESTS * (now_s - looked_s)))
+            CLOCK.sleep(max(0.1, min(RESTS * (now_s - looked_s), MOST_REST_S)))
             looked_s = CLOCK.monotonic_s()
 
     def logs(self) -> str:

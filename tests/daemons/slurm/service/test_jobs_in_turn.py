@@ -88,6 +88,8 @@ def test_jobs_start_in_their_order_on_their_nodes_and_short_ones_before(site: Ou
     ran = wait_for(site, first, "RUNNING")
     wide = site.submit(NOTHING, "-N4", "--exclusive", "-t5")
     told = wait_said(site, wide, "it is planned to start about")
+    site.cluster.wait_for("a start in squeue", lambda: seen(site, wide).start_s > 0, logs=site.logs)
+    expected_s = seen(site, wide).start_s
     long = site.submit(NOTHING, "-N1", "--exclusive", "-t60")
     short = site.submit(NOTHING, "-N1", "--exclusive", "-t5")
     done = ended(site, short)
@@ -101,6 +103,8 @@ def test_jobs_start_in_their_order_on_their_nodes_and_short_ones_before(site: Ou
     assert waiting == ["PENDING", "PENDING"]
     assert "on n[1-4]" in told
     assert abs(shown["start_s"] - (ran.start_s + 600)) <= 60
+    # On any version: users see in squeue what is planned.
+    assert abs(expected_s - (ran.start_s + 600)) <= 60
     assert [each.state for each in after] == ["COMPLETED"] * 3
     assert after[0].start_s <= done.start_s <= after[1].start_s <= after[2].start_s
 
@@ -192,7 +196,9 @@ def test_queues_are_handed_back_and_taken_over(site: OutriderSite, *, is_away: b
     let_end(site, "again")
     ended(site, again)
 
-    assert "main: handed back; 1 jobs are released" in told
+    # A service that lives may have released it first.
+    assert "main: handed back; " in told
+    assert not is_away or "; 1 jobs are released" in told
     assert done.state == "COMPLETED"
     assert '"outrider"' not in later.admin_comment
     assert later.state == "COMPLETED"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from dataclasses import replace
 from itertools import combinations
@@ -278,6 +279,18 @@ def _was_moved(record: ReservationRecord, duration_s: int) -> bool:
     first_s, last_s = reservation.workspace.start_s, reservation.workspace.finish_by_s
     if first_s is None or not read_record(record.receipt).moves:
         return False
-    # One that was mended afterwards keeps the start that it had then, and floats no more.
-    is_within = first_s <= reservation.start_s and (last_s is None or reservation.end_s <= last_s)
+    if last_s is None:
+        # One that was mended afterwards keeps the start that it had then, and floats no more. What never had
+        # a deadline is moved by nobody.
+        last_s = _asked_to_finish_by_s(record)
+        if last_s is None or reservation.start_s != first_s:
+            return False
+    is_within = first_s <= reservation.start_s and reservation.end_s <= last_s
     return is_within and reservation.end_s - reservation.start_s == duration_s
+
+
+def _asked_to_finish_by_s(record: ReservationRecord) -> int | None:
+    """By when a reservation was to be over, as its user asked for it."""
+    deployment = json.loads(read_document(record.document).file)["deployment"]
+    last_s: int | None = deployment["finish_by_s"]
+    return last_s

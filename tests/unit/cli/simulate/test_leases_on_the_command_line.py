@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.main import main
+from outrider.core.model import Node, Resources, Workspace
+from outrider.sim.workload.formats.native import write_native
+from outrider.sim.workload.trace import Trace, TraceSubmission
 from tests.repository import ROOT
 
 LEASES = str(ROOT / "tests" / "data" / "leases.lwf")
@@ -104,3 +107,53 @@ def test_whose_nodes_a_reservation_gets_can_be_chosen(
     }
 
     assert ends == {"cheapest": 7920, "youngest": 7920, "site-order": 7920 + 990}
+
+
+def batch_trace(folder: Path) -> str:
+    """One node; a job that may yield, a reservation that is asked for while it runs, and a later job."""
+
+    def job(name: str, at_s: int, work_s: int) -> TraceSubmission:
+        return TraceSubmission(at_s=at_s, workspace=wanted(name, 120), run_s=work_s)
+
+    def wanted(name: str, lasts_s: int, start_s: int | None = None) -> Workspace:
+        one = Resources.of(cpus=1)
+        return Workspace(name=name, instances=1, resources=one, duration_s=lasts_s, start_s=start_s)
+
+    reserved = TraceSubmission(at_s=10, workspace=wanted("r", 30, 100), run_s=30)
+    nodes = (Node(name="n1", capacity=Resources.of(cpus=1)),)
+    given = (job("a", 0, 110), reserved, job("b", 11, 10))
+    write_native(folder / "batch.jsonl", Trace(name="batch", submissions=given, nodes=nodes))
+    return str(folder / "batch.jsonl")
+
+
+def test_jobs_of_a_batch_system_are_started_by_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = batch_trace(tmp_path)
+
+    ours = report_of(capsys, "run", trace, "--mode", "schedule", "--delay", "margin=20", "--delay", "start=2")
+    theirs = report_of(capsys, "run", trace, "--mode", "lead", "--batch-system", "gridengine")
+
+    # Sent back at 80 for the reservation, which ends at 130; two seconds to start, then 110 of work.
+    assert ours["waiting_s"]["maximum"] == (130 + 2 + 110) + 2 - 11  # type: ignore[index]
+    # Sent back at 100; it is looked at 135, and at 255 when the first has ended at 245.
+    assert theirs["waiting_s"]["maximum"] == 255 - 11  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--order", "age"),
+        ("--mode", "lead", "--policy", "off"),
+        ("--mode", "schedule", "--pool", "1GB"),
+        ("--mode", "schedule", "--batch-system", "slurm"),
+        ("--mode", "schedule", "--delay", "end"),
+    ],
+)
+def test_options_that_say_nothing_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+    try:
+        code = main(["sim", "run", batch_trace(tmp_path), *words])
+    except SystemExit as ended:
+        code = int(str(ended.code))
+
+    assert code != 0

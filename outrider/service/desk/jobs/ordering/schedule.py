@@ -7,7 +7,7 @@ nothing that is held starts while the service is away.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from outrider.core.besteffort.jobs.order import Order, OrderedJob, Rank, rank
 from outrider.core.besteffort.jobs.placement import JobPlacement
@@ -17,6 +17,7 @@ from outrider.rms.base import JobState, RmsJob, Sight
 from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.jobs.placement import UNLIMITED_S, JobPlacer
 from outrider.service.desk.jobs.queues import WAITING, JobQueues
+from outrider.service.desk.nodes.running_jobs import Started
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log
@@ -112,6 +113,14 @@ class JobTurns:
             self.forget(entry.key)
             self._jobs.retry(entry, LATER * settings.start_within_s)
             self._jobs.touch(entry)
+
+    def started(self) -> Iterator[Started]:
+        """Jobs that were told to start, and that no look has shown to run yet."""
+        now_s, jobs = self._site.now_s, self._jobs
+        for key, place in self._schedule.started.items():
+            job = jobs.entries[key].job
+            limit_s = UNLIMITED_S if job.limit_s is None else job.limit_s
+            yield Started(job=job, nodes=jobs.names(set(place.nodes)), end_s=now_s + limit_s)
 
     def put_again(self, entry: JobEntry) -> None:
         """Something about a job is new: what it asks for, or that it may start at all."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr.base.clock import SystemClock
+from outrider.core.besteffort.jobs.schedule import CONSERVATIVE_PLACES, MOST_PLACES
 from outrider.core.model import Resources
 from outrider.metadata.external import ProgramError, ProgramResult, program_runner
 from outrider.rms.base import JobState, RmsJob, RmsNode, Sight, Unavailable
@@ -181,3 +182,12 @@ def test_queue_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) ->
 
     assert unknown_queues(known, SIGHT) == ""
     assert "no nightly: it has batch, other" in unknown_queues(strange, SIGHT)
+
+
+def test_as_many_places_are_taken_as_are_asked_for(tmp_path: Path) -> None:
+    settings = section(tmp_path, backfilling=MOST_PLACES).settings
+
+    assert settings is not None
+    assert settings.rules.places == MOST_PLACES > CONSERVATIVE_PLACES
+    with pytest.raises(ValueError, match=f"from 1 to {MOST_PLACES}"):
+        section(tmp_path, backfilling=MOST_PLACES + 1)

@@ -50,6 +50,17 @@ def test_line_at_a_job_changes_as_often_as_the_site_says(every_s: int) -> None:
     }
 
 
+def test_line_that_has_waited_for_its_time_is_not_told_when_nothing_is_to_be_told_any_more() -> None:
+    notes, job = JobNotes(2), entry()
+    notes.consider(job, "on its way", SUBMITTED_S)
+    first = said(notes, job, SUBMITTED_S)
+    notes.consider(job, "ready", SUBMITTED_S + 1)
+    notes.consider(job, "", SUBMITTED_S + 1)
+
+    assert first == ["on its way"]
+    assert said(notes, job, SUBMITTED_S + 2) == []
+
+
 def staging(ready_s: int, start_s: int | None = None) -> JobEntry:
     made = entry()
     made.stage, made.ready_s, made.start_s = Stage.STAGING, ready_s, start_s
@@ -70,6 +81,17 @@ def test_no_start_is_expected_of_a_job_that_waits_for_room() -> None:
     job = staging(2_000)
     job.stage = Stage.WAITING
 
+    assert start_of(job, SUBMITTED_S) is None
+
+
+@pytest.mark.parametrize("stage", [Stage.WAITING, Stage.STAGING, Stage.STAGED])
+def test_planned_start_of_a_job_in_its_turn_is_expected_until_it_is_its_turn(stage: Stage) -> None:
+    job = entry()
+    job.is_scheduled, job.stage, job.planned, job.start_s = True, stage, (0,), SUBMITTED_S + 600
+    planned = start_of(job, SUBMITTED_S)
+    job.granted = (0,)
+
+    assert planned == SUBMITTED_S + 600
     assert start_of(job, SUBMITTED_S) is None
 
 

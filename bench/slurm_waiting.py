@@ -1,0 +1,195 @@
+"""How long jobs wait on a real Slurm whose jobs Outrider starts, beside what the simulator says of that load.
+
+Jobs, half of them preemptible, and reservations of all kinds are handed in over some minutes. Then the same
+load, at the times at which it was handed in and with the work that was really done, runs in the simulator's
+mode `schedule`. What the batch system takes for itself is measured beforehand on the idle site, and given to
+the simulator: from a job's submission to its start, and from one job's end to the next one's start on the
+same nodes. Nothing is fitted to the load. The bound is 10 % of the mean wait. Needs root and Slurm.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean, median
+
+# Run as a script, Python looks for modules in this folder only.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.frame import NOT_MEASURED, Arguments, judged, lacking
+from bench.slurm_records import CLOCK, load
+from outrider.core.besteffort.jobs.schedule import ScheduleRules
+from outrider.core.model import Node, Resources, Workspace
+from outrider.sim.batch.site import BatchSite, Delays
+from outrider.sim.batch.turns import Starter
+from outrider.sim.setup import Setup
+from outrider.sim.workload.trace import Trace, TraceSubmission
+from testbed.site import OutriderSite
+from testbed.slurm import HEAD, missing
+from testbed.slurmconf import CPUS
+from tests.daemons import mixed_load
+from tests.daemons.mixed_load import JobWish, Promise, Story, Strike
+from tests.daemons.slurm.service.conftest import NODES
+from tests.daemons.slurm.service.test_mixed_load import KINDS, SlurmLoad, turns_site
+
+TICKS = 10
+"""A second of the simulation is a tenth of a real one."""
+BOUND = 0.10
+LIMIT_S, MARGIN_S, BACK_S = 60, 20, 11
+"""Slurm's shortest limit; the site's requeue_margin; a second more than cred_expire, as Slurm has it."""
+FINISH_S, OPEN_S = 600, 1200
+PROBE = 10_000
+PROBE_WORK_S = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Latency:
+    """In seconds, medians of the idle site."""
+
+    start_s: float
+    turnover_s: float
+
+    def delays(self) -> Delays:
+        return Delays(
+            start_s=round(self.start_s * TICKS),
+            end_s=max(0, round((self.turnover_s - self.start_s) * TICKS)),
+            margin_s=MARGIN_S * TICKS,
+            back_s=BACK_S * TICKS,
+        )
+
+
+def main() -> int:
+    parser = Arguments(__doc__)
+    parser.add("--jobs", 200, 6)
+    parser.add("--reservations", 50, 1)
+    parser.add("--seconds", 600, 15, "over which they are handed in")
+    parser.add("--probes", 8, 2, "of what Slurm takes for itself")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.given()
+    if lacking(missing()):
+        return NOT_MEASURED
+    with turns_site(None) as site:
+        image = mixed_load.install(site)
+        latency = probed(site, given.probes)
+        print(f"{NODES} nodes of {CPUS} processors, seed {given.seed}; {load()}")
+        print(f"start {latency.start_s:.1f} s, end to next start {latency.turnover_s:.1f} s", flush=True)
+        drawn = mixed_load.drawn(
+            given.seed, jobs=given.jobs, leases=given.reservations, kinds=KINDS, span_s=given.seconds
+        )
+        wishes = [wish for wish in drawn if not isinstance(wish, Strike)]
+        zero_s = wall_zero_s(site)
+        story = mixed_load.play(SlurmLoad(site), image, wishes)
+        live, predicted = waits(site, story, wishes, zero_s, latency)
+    ratio = mean(live.values()) / mean(predicted.values())
+    print(f"jobs {len(live)}, reservations {len(story.promises)}; {load()}")
+    print(
+        f"mean wait live {mean(live.values()):.1f} s, predicted {mean(predicted.values()):.1f} s: {ratio:.3f}"
+    )
+    print(f"medians {median(live.values()):.1f} s and {median(predicted.values()):.1f} s")
+    return judged(given, is_good=abs(ratio - 1) <= BOUND)
+
+
+def wall_zero_s(site: OutriderSite) -> float:
+    """The time of day at which the clock that nobody sets was at 0."""
+    said = site.cluster.run(HEAD, ["date", "+%s.%N"]).stdout
+    return float(said) - CLOCK.monotonic_s()
+
+
+def probed(site: OutriderSite, count: int) -> Latency:
+    """Jobs one by one, then jobs on all nodes one behind the other."""
+    zero_s, batch, starts = wall_zero_s(site), SlurmLoad(site), []
+
+    def until_ended(number: int) -> None:
+        site.cluster.wait_for(
+            "probes to end", lambda: number in mixed_load.ledger(site).ended, logs=site.logs
+        )
+        site.cluster.wait_for("an empty queue", lambda: not batch.waiting(), logs=site.logs)
+
+    def wish(number: int) -> JobWish:
+        return JobWish(at_s=0, number=number, cpus=1, work_s=PROBE_WORK_S, is_preemptible=False)
+
+    for number in range(PROBE, PROBE + count):
+        script = f"#!/bin/sh\n{mixed_load.job_script(wish(number), site.home())}"
+        site.submit(script, "-t1", "-n1", "--output=/dev/null")
+        handed_s = CLOCK.monotonic_s() + zero_s
+        until_ended(number)
+        starts.append(mixed_load.ledger(site).begun[number][0] - handed_s)
+    first = PROBE + count
+    for number in range(first, first + count):
+        script = f"#!/bin/sh\n{mixed_load.job_script(wish(number), site.home())}"
+        site.submit(script, "-t1", f"-N{NODES}", "--exclusive", "--output=/dev/null")
+    until_ended(first + count - 1)
+    seen = mixed_load.ledger(site)
+    gaps = [seen.begun[number + 1][0] - seen.ended[number][0] for number in range(first, first + count - 1)]
+    return Latency(start_s=median(starts), turnover_s=median(gaps))
+
+
+def waits(
+    site: OutriderSite, story: Story, wishes: list[mixed_load.Wish], zero_s: float, latency: Latency
+) -> tuple[dict[int, float], dict[int, float]]:
+    """By job, in seconds from its submission to its last start: live, and as the simulator has it."""
+    seen = mixed_load.ledger(site)
+    handed_s = {number: at_s + zero_s for number, at_s in story.handed_s.items()}
+    first_s = min([*handed_s.values(), *(each.asked_s for each in story.promises)])
+
+    def ticks(at_s: float) -> int:
+        return round((at_s - first_s) * TICKS)
+
+    given = [lease(each, ticks) for each in story.promises]
+    for wish in wishes:
+        if isinstance(wish, JobWish):
+            work_s = seen.ended[wish.number][-1] - seen.begun[wish.number][-1]
+            workspace = Workspace(
+                name=str(wish.number),
+                instances=1,
+                resources=Resources.of(cpus=wish.cpus),
+                duration_s=LIMIT_S * TICKS,
+                is_preemptible=wish.is_preemptible,
+            )
+            at_s = ticks(handed_s[wish.number])
+            given.append(TraceSubmission(at_s=at_s, workspace=workspace, run_s=round(work_s * TICKS)))
+    given.sort(key=lambda each: each.at_s)
+    nodes = tuple(Node(name=name, capacity=Resources.of(cpus=CPUS)) for name in site.cluster.nodes)
+    starter = Starter(rules=ScheduleRules(places=1))
+    trace = Trace(name="live", submissions=given)
+    simulated = BatchSite(Setup(), nodes, trace, starter, latency.delays())
+    outcome = simulated.run()
+    refused = [each.workspace.name for each, _ in outcome.refused]
+    back = sum(map(len, seen.begun.values())) - len(seen.begun)
+    print(f"refused in the simulation: {', '.join(refused) or 'none'}")
+    print(
+        f"jobs were sent back {back} times live, {sum(simulated.requeued.values())} times in the simulation"
+    )
+    predicted = {int(done.workspace): (done.start_s - done.submit_s) / TICKS for done in outcome.done}
+    live = {number: seen.begun[number][-1] - at_s for number, at_s in handed_s.items()}
+    return live, predicted
+
+
+def lease(promise: Promise, ticks: Callable[[float], int]) -> TraceSubmission:
+    """As it was accepted."""
+    asked_s, start_s = ticks(promise.asked_s), ticks(promise.start_s)
+    lasts_s = promise.lasts_s * TICKS
+    workspace = Workspace(
+        name=promise.name,
+        instances=promise.nodes,
+        resources=Resources.of(cpus=CPUS),
+        duration_s=lasts_s,
+        start_s=max(asked_s, start_s),
+        finish_by_s=asked_s + FINISH_S * TICKS if promise.kind == "deadline" else None,
+        may_yield=promise.kind == "preemptible",
+    )
+    plain = TraceSubmission(at_s=max(0, asked_s), workspace=workspace, run_s=lasts_s)
+    if promise.kind != "open":
+        return plain
+    return replace(
+        plain,
+        open_until_s=asked_s + OPEN_S * TICKS,
+        within_s=mixed_load.WITHIN_S * TICKS,
+        trigger_s=None if promise.triggered_s is None else ticks(promise.triggered_s),
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
