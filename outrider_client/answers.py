@@ -31,7 +31,8 @@ class Offer:
 
 @dataclass(frozen=True)
 class Occurrence:
-    """One of the reservations of a request that recurs. `name` is empty if it is refused."""
+    """One of the reservations of a request that recurs, or that has unlike roles. `name` is empty if it is
+    refused."""
 
     name: str
     number: int
@@ -41,6 +42,21 @@ class Occurrence:
     nodes: str
     reason: str
     price: Optional[int] = None
+    role: str = ""
+    """Of one with unlike instances, which of them it has."""
+
+
+@dataclass(frozen=True)
+class OptionView:
+    """One of the ways to carry out a request. `words` say why it was chosen, or what stands in its way."""
+
+    number: int
+    """From 1 on, in the order in which they were asked for."""
+    result: Literal["chosen", "possible", "refused"]
+    node_count: int
+    duration_s: int
+    earliest_start_s: Optional[int]
+    words: str
 
 
 @dataclass(frozen=True)
@@ -180,6 +196,8 @@ class Decision:
     """Until when these are held; None if they are not, or not any more for long."""
     are_offers_protected: bool = False
     """Whether no request of another user is accepted meanwhile that would take their place."""
+    options: tuple[OptionView, ...] = ()
+    """Of a request that can be carried out in several ways: what is said of each."""
 
 
 @dataclass(frozen=True)
@@ -283,8 +301,8 @@ class ReservationDetails:
 class JobView:
     """A best-effort job that names an image, or one that runs in a reservation.
 
-    `state` is resolving, refused, waiting, staging, staged or running, or over if nothing but what was
-    decided is known any more; `held` whether the batch
+    `state` is resolving, refused, waiting, staging, staged, running or suspended, or over if nothing but what
+    was decided is known any more; `held` whether the batch
     system does not start it yet; `nodes` those on which its image is kept for it, or is to be;
     `ready_s` when it is expected on enough of them, or was there; `words` what its user is told.
     """

@@ -26,7 +26,7 @@ WANTED = (
 )
 MOST_TERMS = 40
 MOST_PAGES = 30
-MOST_WORDS = 50_300
+MOST_WORDS = 50_000
 
 
 def rows_below(text: str, heading: str) -> list[list[str]]:
@@ -99,8 +99,9 @@ def test_glossary_has_each_term_once_and_not_too_many() -> None:
 
 
 def test_pages_and_words_are_within_their_bounds() -> None:
-    # Words have a letter or a digit: bars of tables are none. What the site adds is not counted.
-    texts = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
+    # Words have a letter or a digit: bars of tables are none. Neither what the site adds is counted, nor examples.
+    pages = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
+    texts = [re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL) for page in pages]
     words = sum(len(re.findall(r"\S*\w\S*", text)) for text in texts)
 
     assert len(texts) <= MOST_PAGES
