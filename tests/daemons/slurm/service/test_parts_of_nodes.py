@@ -17,6 +17,7 @@ from tests.daemons.slurm.service.conftest import (
     LINK_BYTES_PER_S,
     NODES,
     RATE_BITS_PER_S,
+    SETTLE_S,
     TIMINGS,
     check_clean,
 )
@@ -49,6 +50,13 @@ def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
         yield made
         if request.session.testsfailed == failed_before:
             check_clean(made)
+
+
+@pytest.fixture(autouse=True)
+def _idle(site: OutriderSite) -> None:
+    """What ran in the last test is seen to be gone."""
+    site.cluster.wait_idle(SETTLE_S)
+    site.outrider("reconcile", user="root")
 
 
 def asked(site: OutriderSite, *words: str, user: str = "ada") -> dict[str, object]:
