@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from outrider.core.switch.cost import REMOTE_FACTOR, sum_cost
-from outrider.core.switch.model import NOWHERE, Amount, Situation, Standing, Target, fits
+from outrider.core.switch.model import NOWHERE, Amount, MachineStanding, Situation, Target, fits
 from outrider.core.switch.placement import stopped_in
 from outrider.core.switch.planner import Improve, Improved
-from outrider.core.switch.rules import Rules
+from outrider.core.switch.rules import PlacementRules
 from outrider.core.switch.stages import plan_stages
 
 DEFAULT_EFFORT = 10.0
@@ -35,7 +35,7 @@ AT_ONCE, LATER = 0, 1
 def improver(effort: float = DEFAULT_EFFORT, seconds: float | None = None, workers: int = 1) -> Improve:
     """A solver with this effort. `seconds` ends it by the clock, too; then answers are not repeatable."""
 
-    def improve(situation: Situation, jobs: Sequence[int], rules: Rules, hint: Target) -> Improved:
+    def improve(situation: Situation, jobs: Sequence[int], rules: PlacementRules, hint: Target) -> Improved:
         if not rules.is_empty:
             # What the model does not know could not be kept.
             return Improved(target=None, bound=0)
@@ -70,14 +70,14 @@ class _Model:
         self._stopped = hint.stopped | stopped_in(situation)
         self._model = cp_model.CpModel()
         members = [number for job in jobs for number in situation.jobs[job] if number not in self._stopped]
-        self._running = [n for n in members if situation.standings[n] is Standing.RUNNING]
-        self._sleeping = [n for n in members if situation.standings[n] is Standing.SLEEPING]
-        self._waiting = [n for n in members if situation.standings[n] is Standing.WAITING]
+        self._running = [n for n in members if situation.standings[n] is MachineStanding.RUNNING]
+        self._sleeping = [n for n in members if situation.standings[n] is MachineStanding.SLEEPING]
+        self._waiting = [n for n in members if situation.standings[n] is MachineStanding.WAITING]
         wanted = set(members)
         self._suspended = [
             number
             for number, standing in enumerate(situation.standings)
-            if standing is Standing.RUNNING and number not in wanted | self._stopped
+            if standing is MachineStanding.RUNNING and number not in wanted | self._stopped
         ]
         self._ways: dict[int, _Ways] = {}
         self._into: dict[tuple[int, Amount, int], cp_model.IntVar] = {}

@@ -99,7 +99,7 @@ def test_glossary_has_each_term_once_and_not_too_many() -> None:
 
 
 def test_pages_and_words_are_within_their_bounds() -> None:
-    # Words have a letter or a digit: bars of tables are none. Neither what the site adds is counted, nor examples.
+    # Words have a letter or a digit: bars of tables are none. What the site adds and examples do not count.
     pages = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
     texts = [re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL) for page in pages]
     words = sum(len(re.findall(r"\S*\w\S*", text)) for text in texts)

@@ -14,7 +14,7 @@ from outrider.cli.quantities import positive
 from outrider.cli.simulate.figure import check_picture
 
 if TYPE_CHECKING:
-    from outrider.sim.switch.experiment import Row, Sample
+    from outrider.sim.switch.experiment import ReductionRow, Sample
 
 MOST_MACHINES = 200_000
 DEFAULT_SEEDS = 15
@@ -116,7 +116,7 @@ def switch(arguments: argparse.Namespace) -> None:
     _print(summed, found, arguments)
 
 
-def _print(summed: list[Row], found: list[Sample], arguments: argparse.Namespace) -> None:
+def _print(summed: list[ReductionRow], found: list[Sample], arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json({"rows": summed, "samples": found})
     elif arguments.csv:
@@ -125,7 +125,7 @@ def _print(summed: list[Row], found: list[Sample], arguments: argparse.Namespace
         print(screen(summed))
 
 
-def screen(summed: list[Row]) -> str:
+def screen(summed: list[ReductionRow]) -> str:
     """A line for each mix and size."""
     lines = [
         f"{'mix':<15}{'machines':>9}{'reduction of the cost':>24}{'by stages':>11}"

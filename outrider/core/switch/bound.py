@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.core.switch.model import Situation, Standing
-from outrider.core.switch.rules import Rules
+from outrider.core.switch.model import MachineStanding, Situation
+from outrider.core.switch.rules import PlacementRules
 
 
-def lower_bound(situation: Situation, jobs: Sequence[int], rules: Rules, stopped: frozenset[int]) -> int:
+def lower_bound(
+    situation: Situation, jobs: Sequence[int], rules: PlacementRules, stopped: frozenset[int]
+) -> int:
     """Suspensions, states read where they lie, and what an overloaded node has to let go of."""
     wanted = {number for job in jobs for number in situation.jobs[job]} - stopped
     total = 0
     running: dict[int, list[int]] = {}
     for number, standing in enumerate(situation.standings):
         memory = situation.machines[number].memory
-        if standing is Standing.RUNNING and number not in stopped:
+        if standing is MachineStanding.RUNNING and number not in stopped:
             if number not in wanted or not rules.allows(number, situation.hosts[number]):
                 total += memory
             else:
                 running.setdefault(situation.hosts[number], []).append(number)
-        elif standing is Standing.SLEEPING and number in wanted:
+        elif standing is MachineStanding.SLEEPING and number in wanted:
             total += memory
     return total + sum(_evicted(situation, node, numbers) for node, numbers in running.items())
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.core.switch.model import Action, ActionKind, Machine, Stage, SwitchPlan
+from outrider.core.switch.model import Action, ActionKind, Stage, SwitchPlan, VirtualMachine
 
 REMOTE_FACTOR = 2
 """A state that lies on another node is moved, and then read."""
 
 
-def local_cost(action: Action, machine: Machine) -> int:
+def local_cost(action: Action, machine: VirtualMachine) -> int:
     """Of one action: nothing for what depends on the software inside, else the memory that is moved."""
     if action.kind in (ActionKind.RUN, ActionKind.STOP):
         return 0
@@ -23,12 +23,12 @@ def local_cost(action: Action, machine: Machine) -> int:
     return machine.memory
 
 
-def stage_cost(stage: Stage, machines: Sequence[Machine]) -> int:
+def stage_cost(stage: Stage, machines: Sequence[VirtualMachine]) -> int:
     """That of its most expensive action."""
     return max((local_cost(action, machines[action.machine]) for action in stage), default=0)
 
 
-def sum_cost(plan: SwitchPlan, machines: Sequence[Machine]) -> int:
+def sum_cost(plan: SwitchPlan, machines: Sequence[VirtualMachine]) -> int:
     """Over all actions: the stages before it, and its own cost."""
     total = before = 0
     for stage in plan.stages:
@@ -37,6 +37,6 @@ def sum_cost(plan: SwitchPlan, machines: Sequence[Machine]) -> int:
     return total
 
 
-def longest_cost(plan: SwitchPlan, machines: Sequence[Machine]) -> int:
+def longest_cost(plan: SwitchPlan, machines: Sequence[VirtualMachine]) -> int:
     """Over all stages: the most expensive action of each."""
     return sum(stage_cost(stage, machines) for stage in plan.stages)

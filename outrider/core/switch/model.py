@@ -15,7 +15,7 @@ Amount = tuple[int, ...]
 NOWHERE = -1
 
 
-class Standing(Enum):
+class MachineStanding(Enum):
     """What a machine does."""
 
     WAITING = "waiting"
@@ -34,7 +34,7 @@ class SwitchNode:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Machine:
+class VirtualMachine:
     """A virtual machine of a job: what it needs while it runs, and the image that it starts from."""
 
     name: str
@@ -56,8 +56,8 @@ class Situation:
     """
 
     nodes: tuple[SwitchNode, ...]
-    machines: tuple[Machine, ...]
-    standings: tuple[Standing, ...]
+    machines: tuple[VirtualMachine, ...]
+    standings: tuple[MachineStanding, ...]
     hosts: tuple[int, ...]
     jobs: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     """By job, its machines."""
@@ -70,7 +70,7 @@ class Situation:
         ]
         for number, machine in enumerate(self.machines):
             found[machine.job].append(number)
-            has_node = self.standings[number] in (Standing.RUNNING, Standing.SLEEPING)
+            has_node = self.standings[number] in (MachineStanding.RUNNING, MachineStanding.SLEEPING)
             if has_node != (self.hosts[number] != NOWHERE):
                 raise ValueError(f"machine {machine.name} is {self.standings[number].value}: check its node")
         object.__setattr__(self, "jobs", tuple(tuple(each) for each in found))
@@ -80,7 +80,7 @@ class Situation:
         """What is left of each node beside the machines that run there; below zero where it is overloaded."""
         left = [list(node.capacity) for node in self.nodes]
         for number, machine in enumerate(self.machines):
-            if self.standings[number] is Standing.RUNNING:
+            if self.standings[number] is MachineStanding.RUNNING:
                 row = left[self.hosts[number]]
                 for resource, amount in enumerate(machine.demand):
                     row[resource] -= amount

@@ -14,15 +14,15 @@ from outrider.core.switch.cost import REMOTE_FACTOR
 from outrider.core.switch.model import (
     NOWHERE,
     Amount,
+    MachineStanding,
     Situation,
-    Standing,
     Target,
     fits,
     plus,
     summed,
 )
 from outrider.core.switch.room import Allowed, Room
-from outrider.core.switch.rules import NO_RULES, Rules
+from outrider.core.switch.rules import NO_RULES, PlacementRules
 
 MOST_EXACT = 10
 """Of so many machines on a node the cheapest to evict are found by trying all sets."""
@@ -32,14 +32,14 @@ MOST_TRIED = 40
 
 def stopped_in(situation: Situation) -> frozenset[int]:
     return frozenset(
-        number for number, standing in enumerate(situation.standings) if standing is Standing.STOPPED
+        number for number, standing in enumerate(situation.standings) if standing is MachineStanding.STOPPED
     )
 
 
 def place(
     situation: Situation,
     jobs: Sequence[int],
-    rules: Rules = NO_RULES,
+    rules: PlacementRules = NO_RULES,
     *,
     stopped: frozenset[int] = frozenset(),
 ) -> Target | None:
@@ -49,7 +49,7 @@ def place(
 
 class _Placer:
     def __init__(
-        self, situation: Situation, jobs: Sequence[int], rules: Rules, stopped: frozenset[int]
+        self, situation: Situation, jobs: Sequence[int], rules: PlacementRules, stopped: frozenset[int]
     ) -> None:
         self._situation = situation
         self._machines = situation.machines
@@ -73,7 +73,7 @@ class _Placer:
         leaving = [
             number
             for number, standing in enumerate(self._situation.standings)
-            if standing is Standing.RUNNING and number not in self._wanted | self._stopped
+            if standing is MachineStanding.RUNNING and number not in self._wanted | self._stopped
         ]
         self._delay = max((self._machines[number].memory for number in (*movers, *leaving)), default=0)
         units = self._gathered()
@@ -86,13 +86,13 @@ class _Placer:
                 return None
         rest = [number for number in movers if number not in together]
         rest.sort(key=self._largest_first)
-        waiting = [number for number in self._wanted - together if self._is(number, Standing.WAITING)]
+        waiting = [number for number in self._wanted - together if self._is(number, MachineStanding.WAITING)]
         waiting.sort(key=self._largest_first)
         if not all(self._put_anywhere(number) for number in (*rest, *waiting)):
             return None
         return Target(hosts=tuple(self._hosts), stopped=self._stopped)
 
-    def _is(self, number: int, standing: Standing) -> bool:
+    def _is(self, number: int, standing: MachineStanding) -> bool:
         return self._situation.standings[number] is standing
 
     def _largest_first(self, number: int) -> tuple[object, ...]:
@@ -103,7 +103,7 @@ class _Placer:
         movers: list[int] = []
         by_node: dict[int, list[int]] = {}
         for number in sorted(self._wanted):
-            if self._is(number, Standing.RUNNING):
+            if self._is(number, MachineStanding.RUNNING):
                 node = self._situation.hosts[number]
                 if self._rules.allows(number, node):
                     by_node.setdefault(node, []).append(number)
@@ -125,7 +125,7 @@ class _Placer:
         found: set[int] = set()
         for group in self._rules.spread:
             first: dict[int, int] = {}
-            running = [n for n in group if n in self._wanted and self._is(n, Standing.RUNNING)]
+            running = [n for n in group if n in self._wanted and self._is(n, MachineStanding.RUNNING)]
             for number in sorted(running, key=lambda n: (n not in self._rules.keep, self._largest_first(n))):
                 node = self._situation.hosts[number]
                 if node in first:
@@ -178,7 +178,7 @@ class _Placer:
         self._hosts[number] = node
         self._on[node].add(number)
         self._end.take(node, demand)
-        if not (self._is(number, Standing.RUNNING) and self._situation.hosts[number] == node):
+        if not (self._is(number, MachineStanding.RUNNING) and self._situation.hosts[number] == node):
             self._now.take(node, demand)
 
     def _unsettle(self, number: int) -> None:
@@ -186,7 +186,7 @@ class _Placer:
         self._hosts[number] = NOWHERE
         self._on[node].discard(number)
         self._end.give(node, demand)
-        if not (self._is(number, Standing.RUNNING) and self._situation.hosts[number] == node):
+        if not (self._is(number, MachineStanding.RUNNING) and self._situation.hosts[number] == node):
             self._now.give(node, demand)
 
     def _allowed(self, number: int) -> Allowed | None:
@@ -209,7 +209,9 @@ class _Placer:
             members = [
                 number
                 for number in self._situation.jobs[job]
-                if number in self._wanted and self._is(number, Standing.SLEEPING) and number not in together
+                if number in self._wanted
+                and self._is(number, MachineStanding.SLEEPING)
+                and number not in together
             ]
             if members:
                 found.append(sorted(members, key=self._largest_first))

@@ -9,7 +9,7 @@ from outrider.core.switch.bound import lower_bound
 from outrider.core.switch.cost import sum_cost
 from outrider.core.switch.model import NOWHERE, Situation, SwitchPlan, Target
 from outrider.core.switch.placement import place, stopped_in
-from outrider.core.switch.rules import NO_RULES, Rules
+from outrider.core.switch.rules import NO_RULES, PlacementRules
 from outrider.core.switch.selection import Decreasing, Selection, select
 from outrider.core.switch.stages import NoPlan, plan_stages
 
@@ -22,7 +22,7 @@ class Improved:
     bound: int
 
 
-Improve = Callable[[Situation, Sequence[int], Rules, Target], Improved]
+Improve = Callable[[Situation, Sequence[int], PlacementRules, Target], Improved]
 """A solver: from the situation, the jobs that run, and a placement to start from, to a better one."""
 
 
@@ -49,7 +49,7 @@ class NoSwitch(Exception):
 def plan_switch(
     situation: Situation,
     queue: Sequence[int],
-    rules: Rules = NO_RULES,
+    rules: PlacementRules = NO_RULES,
     *,
     order: Decreasing = Decreasing.MEMORY,
     stopped: frozenset[int] = frozenset(),
@@ -82,7 +82,7 @@ def plan_switch(
 
 
 def _cheapest(
-    situation: Situation, rules: Rules, ways: Sequence[tuple[str, Target]]
+    situation: Situation, rules: PlacementRules, ways: Sequence[tuple[str, Target]]
 ) -> tuple[int, str, SwitchPlan, Target]:
     found = []
     for name, target in ways:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from outrider.core.switch.model import NOWHERE, Situation, Standing
+from outrider.core.switch.model import NOWHERE, MachineStanding, Situation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rules:
+class PlacementRules:
     """Machines and nodes are numbers. A machine that is in no rule may run anywhere but on closed nodes."""
 
     spread: tuple[frozenset[int], ...] = ()
@@ -43,7 +43,7 @@ class Rules:
         for number in sorted({*self.fence, *self.ban, *self.keep}):
             if not any(self.allows(number, node) for node in range(count)):
                 found.append(f"machine {names[number]} may run on no node")
-            is_kept = number in self.keep and situation.standings[number] is Standing.RUNNING
+            is_kept = number in self.keep and situation.standings[number] is MachineStanding.RUNNING
             if is_kept and not self.allows(number, situation.hosts[number]):
                 node = situation.nodes[situation.hosts[number]].name
                 found.append(f"machine {names[number]} is never moved, and may not stay on {node}")
@@ -65,7 +65,7 @@ class Rules:
             if not self.allows(number, node):
                 found.append(f"machine {machines[number].name} may not run on {nodes[node].name}")
             was = situation.hosts[number]
-            is_moved = situation.standings[number] is Standing.RUNNING and node != was
+            is_moved = situation.standings[number] is MachineStanding.RUNNING and node != was
             if number in self.keep and is_moved:
                 found.append(f"machine {machines[number].name} is never moved")
         for group in self.spread:
@@ -80,4 +80,4 @@ class Rules:
         return found
 
 
-NO_RULES = Rules()
+NO_RULES = PlacementRules()

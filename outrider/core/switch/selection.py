@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from outrider.core.switch.model import NOWHERE, Amount, Situation, Standing, fits, plus, summed
+from outrider.core.switch.model import NOWHERE, Amount, MachineStanding, Situation, fits, plus, summed
 from outrider.core.switch.room import Room
-from outrider.core.switch.rules import NO_RULES, Rules
+from outrider.core.switch.rules import NO_RULES, PlacementRules
 
 
 class Decreasing(Enum):
@@ -37,7 +37,7 @@ class Selection:
 class _Packing:
     """Machines put on nodes that are empty but for those that are never moved."""
 
-    def __init__(self, situation: Situation, rules: Rules, order: Decreasing) -> None:
+    def __init__(self, situation: Situation, rules: PlacementRules, order: Decreasing) -> None:
         self._situation = situation
         self._rules = rules
         self._order = order
@@ -78,7 +78,9 @@ class _Packing:
 
     def _is_kept(self, unit: tuple[int, ...]) -> bool:
         standings = self._situation.standings
-        return any(number in self._rules.keep and standings[number] is Standing.RUNNING for number in unit)
+        return any(
+            number in self._rules.keep and standings[number] is MachineStanding.RUNNING for number in unit
+        )
 
     def _place_of(self, unit: tuple[int, ...]) -> int:
         machines, rules = self._situation.machines, self._rules
@@ -111,7 +113,7 @@ class _Packing:
 def select(
     situation: Situation,
     queue: Sequence[int],
-    rules: Rules = NO_RULES,
+    rules: PlacementRules = NO_RULES,
     order: Decreasing = Decreasing.MEMORY,
 ) -> Selection:
     """The jobs of the queue that can run at the same time, chosen in its order.
@@ -141,7 +143,7 @@ def select(
 def first_fit_decreasing(
     situation: Situation,
     jobs: Sequence[int],
-    rules: Rules = NO_RULES,
+    rules: PlacementRules = NO_RULES,
     order: Decreasing = Decreasing.MEMORY,
 ) -> tuple[int, ...] | None:
     """All machines of these jobs on nodes that are taken to be empty; None if there is no room."""

@@ -14,15 +14,15 @@ from outrider.core.switch.model import (
     NOWHERE,
     Action,
     ActionKind,
+    MachineStanding,
     Situation,
     Stage,
-    Standing,
     SwitchPlan,
     Target,
     fits,
 )
 from outrider.core.switch.room import Room
-from outrider.core.switch.rules import NO_RULES, Rules
+from outrider.core.switch.rules import NO_RULES, PlacementRules
 
 
 class NoPlan(Exception):
@@ -35,26 +35,26 @@ def actions_between(situation: Situation, target: Target) -> list[Action]:
     for number, standing in enumerate(situation.standings):
         at, to = situation.hosts[number], target.hosts[number]
         if number in target.stopped:
-            if standing is not Standing.STOPPED:
+            if standing is not MachineStanding.STOPPED:
                 found.append(Action(ActionKind.STOP, number, at))
-        elif standing is Standing.RUNNING:
+        elif standing is MachineStanding.RUNNING:
             if to == NOWHERE:
                 found.append(Action(ActionKind.SUSPEND, number, at))
             elif to != at:
                 found.append(Action(ActionKind.MIGRATE, number, at, to))
         elif to != NOWHERE:
-            kind = ActionKind.RUN if standing is Standing.WAITING else ActionKind.RESUME
+            kind = ActionKind.RUN if standing is MachineStanding.WAITING else ActionKind.RESUME
             found.append(Action(kind, number, at, to))
     return found
 
 
-def plan_stages(situation: Situation, target: Target, rules: Rules = NO_RULES) -> SwitchPlan:
+def plan_stages(situation: Situation, target: Target, rules: PlacementRules = NO_RULES) -> SwitchPlan:
     """Stages that lead from one to the other. Raises NoPlan if the target does not fit."""
     return _Stages(situation, target, rules).plan()
 
 
 class _Stages:
-    def __init__(self, situation: Situation, target: Target, rules: Rules) -> None:
+    def __init__(self, situation: Situation, target: Target, rules: PlacementRules) -> None:
         self._machines = situation.machines
         self._nodes = situation.nodes
         self._rules = rules

@@ -16,9 +16,9 @@ from outrider.core.switch.model import (
     Action,
     ActionKind,
     Amount,
-    Machine,
     Situation,
     SwitchPlan,
+    VirtualMachine,
     fits,
     minus,
     plus,
@@ -26,7 +26,7 @@ from outrider.core.switch.model import (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pace:
+class ActionPace:
     """How long actions take. Memory is in MB. The defaults are the paper's, section 2.3, for 2,048 MB."""
 
     boot_s: int = 6
@@ -45,7 +45,7 @@ class Pace:
         if min(rates) < 1 or min(self.boot_s, self.shutdown_s, self.moves_at_once, self.saves_at_once) < 0:
             raise ValueError("rates are 1 MB/s or more, and no time or number is below 0")
 
-    def duration_s(self, action: Action, machine: Machine) -> int:
+    def duration_s(self, action: Action, machine: VirtualMachine) -> int:
         if action.kind is ActionKind.RUN:
             return self.boot_s
         if action.kind is ActionKind.STOP:
@@ -71,7 +71,9 @@ def _seconds(memory_mb: int, rate_mb_per_s: int) -> int:
     return -(-memory_mb // rate_mb_per_s)
 
 
-def in_stages(plan: SwitchPlan, machines: Sequence[Machine], pace: Pace) -> tuple[TimedAction, ...]:
+def in_stages(
+    plan: SwitchPlan, machines: Sequence[VirtualMachine], pace: ActionPace
+) -> tuple[TimedAction, ...]:
     """Every stage begins when the one before it is over; within one, what may not go on together waits."""
     found: list[TimedAction] = []
     at_s = 0
@@ -88,7 +90,7 @@ def in_stages(plan: SwitchPlan, machines: Sequence[Machine], pace: Pace) -> tupl
     return tuple(found)
 
 
-def continuous(situation: Situation, plan: SwitchPlan, pace: Pace) -> tuple[TimedAction, ...]:
+def continuous(situation: Situation, plan: SwitchPlan, pace: ActionPace) -> tuple[TimedAction, ...]:
     """Every action, and every job's resumptions together, as early as its room is there."""
     return _Continuous(situation, plan, pace).timed()
 
@@ -114,7 +116,7 @@ def is_move(action: Action) -> bool:
 class _Users:
     """Who uses the network and the disks, and until when: the ends of those that do, the earliest first."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: ActionPace) -> None:
         self._pace = pace
         self._moves: list[int] = []
         self._saves: dict[int, list[int]] = {}
@@ -140,7 +142,7 @@ def _free_at(ends: Sequence[int], most: int) -> int:
 
 
 class _Continuous:
-    def __init__(self, situation: Situation, plan: SwitchPlan, pace: Pace) -> None:
+    def __init__(self, situation: Situation, plan: SwitchPlan, pace: ActionPace) -> None:
         self._machines = situation.machines
         self._pace = pace
         self._free = situation.free

@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 
 from outrider.sim.plots.style import COLOURS, GREY, grid, new_figure, save
-from outrider.sim.switch.experiment import PAPER_REDUCTION_PERCENT, Row
+from outrider.sim.switch.experiment import PAPER_REDUCTION_PERCENT, ReductionRow
 
 
-def draw_reductions(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
+def draw_reductions(rows: Sequence[ReductionRow], path: str | os.PathLike[str]) -> None:
     """A curve for each mix, with standard errors, and the paper's mean."""
     figure = new_figure(7, 4.5)
     axes = figure.subplots()

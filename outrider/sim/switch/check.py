@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from outrider.core.switch.model import NOWHERE, Action, ActionKind, Situation, Standing, SwitchPlan
+from outrider.core.switch.model import NOWHERE, Action, ActionKind, MachineStanding, Situation, SwitchPlan
 from outrider.core.switch.timing import TimedAction
 
 _FROM = {
-    ActionKind.RUN: (Standing.WAITING,),
-    ActionKind.STOP: (Standing.WAITING, Standing.RUNNING, Standing.SLEEPING),
-    ActionKind.MIGRATE: (Standing.RUNNING,),
-    ActionKind.SUSPEND: (Standing.RUNNING,),
-    ActionKind.RESUME: (Standing.SLEEPING,),
+    ActionKind.RUN: (MachineStanding.WAITING,),
+    ActionKind.STOP: (MachineStanding.WAITING, MachineStanding.RUNNING, MachineStanding.SLEEPING),
+    ActionKind.MIGRATE: (MachineStanding.RUNNING,),
+    ActionKind.SUSPEND: (MachineStanding.RUNNING,),
+    ActionKind.RESUME: (MachineStanding.SLEEPING,),
 }
 
 
@@ -55,7 +55,7 @@ class _Run:
         self._at = dict(enumerate(situation.hosts))
         self._busy: set[int] = set()
         for number in self._standing:
-            if self._standing[number] is Standing.RUNNING:
+            if self._standing[number] is MachineStanding.RUNNING:
                 self._add(number, self._at[number], 1)
 
     def begin(self, action: Action) -> None:
@@ -83,17 +83,17 @@ class _Run:
     def end(self, action: Action) -> None:
         number = action.machine
         self._busy.discard(number)
-        was_running = self._standing[number] is Standing.RUNNING
+        was_running = self._standing[number] is MachineStanding.RUNNING
         if action.kind in (ActionKind.MIGRATE, ActionKind.SUSPEND) or (
             action.kind is ActionKind.STOP and was_running
         ):
             self._add(number, action.source, -1)
         if action.kind is ActionKind.SUSPEND:
-            self._standing[number] = Standing.SLEEPING
+            self._standing[number] = MachineStanding.SLEEPING
         elif action.kind is ActionKind.STOP:
-            self._standing[number], self._at[number] = Standing.STOPPED, NOWHERE
+            self._standing[number], self._at[number] = MachineStanding.STOPPED, NOWHERE
         else:
-            self._standing[number], self._at[number] = Standing.RUNNING, action.target
+            self._standing[number], self._at[number] = MachineStanding.RUNNING, action.target
 
     def _add(self, number: int, node: int, sign: int) -> None:
         for resource, amount in enumerate(self._situation.machines[number].demand):
@@ -101,7 +101,7 @@ class _Run:
 
     def end_faults(self, wanted: Sequence[int]) -> Iterable[str]:
         for number, machine in enumerate(self._situation.machines):
-            is_running = self._standing[number] is Standing.RUNNING
+            is_running = self._standing[number] is MachineStanding.RUNNING
             at = self._at[number] if is_running else NOWHERE
             if at != wanted[number]:
                 yield f"{machine.name} ends on {at} and was wanted on {wanted[number]}"
@@ -117,7 +117,7 @@ def _split_gangs(situation: Situation, timed: Sequence[TimedAction]) -> Iterable
     begun: dict[int, set[int]] = {}
     for each in timed:
         number = each.action.machine
-        slept = situation.standings[number] is Standing.SLEEPING
+        slept = situation.standings[number] is MachineStanding.SLEEPING
         if each.action.kind is ActionKind.RESUME and slept:
             begun.setdefault(situation.machines[number].job, set()).add(each.begin_s)
     for job, starts in begun.items():

@@ -12,7 +12,7 @@ from outrider.core.switch.model import Target
 from outrider.core.switch.planner import Improve, plan_switch
 from outrider.core.switch.selection import Decreasing
 from outrider.core.switch.stages import plan_stages
-from outrider.core.switch.timing import Pace, continuous, duration_s, in_stages
+from outrider.core.switch.timing import ActionPace, continuous, duration_s, in_stages
 from outrider.sim.experiments.parallel import Progress, in_parallel
 from outrider.sim.switch.check import faults, staged
 from outrider.sim.switch.situations import MIXES, draw
@@ -54,7 +54,7 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class ReductionRow:
     """All samples of one mix and size. Errors are standard errors of the means."""
 
     mix: str
@@ -86,7 +86,7 @@ def sample(nodes: int, machines: int, mix: str, seed: int, order: str, effort: f
         situation, range(len(situation.jobs)), order=Decreasing[order], improve=solver(effort)
     )
     packed = plan_stages(situation, Target(hosts=switch.selection.hosts))
-    pace, members = Pace(), situation.machines
+    pace, members = ActionPace(), situation.machines
     timed = continuous(situation, switch.plan, pace)
     for plan, hosts in (
         (staged(switch.plan), switch.target.hosts),
@@ -138,7 +138,7 @@ def samples(
     return in_parallel(sample, pieces, workers=workers, on_progress=on_progress)
 
 
-def rows(found: Sequence[Sample]) -> list[Row]:
+def rows(found: Sequence[Sample]) -> list[ReductionRow]:
     return [_row(mix, size, group) for (mix, size), group in _groups(found)]
 
 
@@ -149,10 +149,10 @@ def _groups(found: Sequence[Sample]) -> Iterator[tuple[tuple[str, int], list[Sam
     yield from groups.items()
 
 
-def _row(mix: str, size: int, group: Sequence[Sample]) -> Row:
+def _row(mix: str, size: int, group: Sequence[Sample]) -> ReductionRow:
     reductions = [each.reduction_percent for each in group]
     bound = sum(each.bound for each in group)
-    return Row(
+    return ReductionRow(
         mix=mix,
         machines=size,
         samples=len(group),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from outrider.core.switch.model import NOWHERE, Machine, Situation, Standing, SwitchNode
+from outrider.core.switch.model import NOWHERE, MachineStanding, Situation, SwitchNode, VirtualMachine
 
 MEMORIES_MB = (256, 512, 1024, 2048)
 JOB_SIZES = (9, 18)
@@ -46,27 +46,27 @@ def draw(nodes: int, machines: int, mix: Mix, seed: int) -> Situation:
     """So many machines, in jobs; those that run or sleep are where their memory fits."""
     random = Random(f"switch {nodes} {machines} {mix} {seed}")
     free = [NODE_MEMORY_MB] * nodes
-    found: list[Machine] = []
-    standings: list[Standing] = []
+    found: list[VirtualMachine] = []
+    standings: list[MachineStanding] = []
     hosts: list[int] = []
     job = 0
     while len(found) < machines:
         size = min(random.choice(JOB_SIZES), machines - len(found))
         standing = random.choices(
-            (Standing.RUNNING, Standing.SLEEPING, Standing.WAITING),
+            (MachineStanding.RUNNING, MachineStanding.SLEEPING, MachineStanding.WAITING),
             weights=(mix.running, mix.sleeping, mix.waiting),
         )[0]
         memories = [random.choice(MEMORIES_MB) for _ in range(size)]
-        places = _places(random, free, memories) if standing is Standing.RUNNING else None
-        if standing is Standing.RUNNING and places is None:
+        places = _places(random, free, memories) if standing is MachineStanding.RUNNING else None
+        if standing is MachineStanding.RUNNING and places is None:
             # No room for all its machines: it waits.
-            standing = Standing.WAITING
-        if standing is Standing.SLEEPING:
+            standing = MachineStanding.WAITING
+        if standing is MachineStanding.SLEEPING:
             places = [random.randrange(nodes) for _ in range(size)]
         busy = _busy(random, size, mix)
         for number in range(size):
             name = f"j{job}m{number}"
-            found.append(Machine(name=name, job=job, demand=(memories[number], int(number in busy))))
+            found.append(VirtualMachine(name=name, job=job, demand=(memories[number], int(number in busy))))
             standings.append(standing)
             hosts.append(NOWHERE if places is None else places[number])
         job += 1

@@ -9,18 +9,18 @@ import pytest
 from outrider.core.switch.cost import sum_cost
 from outrider.core.switch.model import (
     NOWHERE,
-    Machine,
+    MachineStanding,
     Situation,
-    Standing,
     SwitchNode,
     SwitchPlan,
     Target,
+    VirtualMachine,
 )
 from outrider.core.switch.planner import NoSwitch, plan_switch
-from outrider.core.switch.rules import Rules
+from outrider.core.switch.rules import PlacementRules
 from outrider.core.switch.selection import Decreasing, select
 from outrider.core.switch.stages import plan_stages
-from outrider.core.switch.timing import Pace, continuous
+from outrider.core.switch.timing import ActionPace, continuous
 from outrider.sim.switch.check import faults, staged
 from outrider.sim.switch.situations import MIXES, draw
 from tests.amount import examples
@@ -36,38 +36,40 @@ def tiny(random: Random) -> Situation:
         SwitchNode(name=f"n{n}", capacity=(random.randint(3, 9), random.randint(1, 4))) for n in range(count)
     ]
     left = [node.capacity[0] for node in nodes]
-    machines: list[Machine] = []
-    standings: list[Standing] = []
+    machines: list[VirtualMachine] = []
+    standings: list[MachineStanding] = []
     hosts: list[int] = []
     for job in range(random.randint(1, 9)):
-        standing = random.choice((Standing.RUNNING, Standing.SLEEPING, Standing.WAITING))
+        standing = random.choice((MachineStanding.RUNNING, MachineStanding.SLEEPING, MachineStanding.WAITING))
         for _ in range(random.randint(1, 3)):
             memory, host = random.randint(1, 4), random.randrange(count)
-            if standing is Standing.RUNNING:
+            if standing is MachineStanding.RUNNING:
                 # What runs has its memory; what it computes may be more than there is.
                 if left[host] < memory:
-                    standing = Standing.SLEEPING if not machines or machines[-1].job != job else standing
-                    if standing is Standing.RUNNING:
+                    standing = (
+                        MachineStanding.SLEEPING if not machines or machines[-1].job != job else standing
+                    )
+                    if standing is MachineStanding.RUNNING:
                         break
                 else:
                     left[host] -= memory
             machines.append(
-                Machine(name=f"j{job}m{len(machines)}", job=job, demand=(memory, random.randint(0, 1)))
+                VirtualMachine(name=f"j{job}m{len(machines)}", job=job, demand=(memory, random.randint(0, 1)))
             )
             standings.append(standing)
-            hosts.append(NOWHERE if standing is Standing.WAITING else host)
+            hosts.append(NOWHERE if standing is MachineStanding.WAITING else host)
     return Situation(
         nodes=tuple(nodes), machines=tuple(machines), standings=tuple(standings), hosts=tuple(hosts)
     )
 
 
-def some_rules(random: Random, situation: Situation) -> Rules:
+def some_rules(random: Random, situation: Situation) -> PlacementRules:
     machines, nodes = range(len(situation.machines)), range(len(situation.nodes))
 
     def few() -> frozenset[int]:
         return frozenset(random.sample(machines, min(len(machines), random.randint(1, 3))))
 
-    return Rules(
+    return PlacementRules(
         spread=(few(),) if random.random() < 0.3 else (),
         gather=(few(),) if random.random() < 0.2 else (),
         fence={random.choice(machines): frozenset(random.sample(nodes, random.randint(1, len(nodes))))}
@@ -92,13 +94,13 @@ def test_every_instant_of_a_switch_is_feasible(batch: int) -> None:
     for _ in range(A_BATCH):
         situation = tiny(random)
         queue, order = queue_of(random, situation), random.choice(list(Decreasing))
-        rules = some_rules(random, situation) if random.random() < 0.5 else Rules()
+        rules = some_rules(random, situation) if random.random() < 0.5 else PlacementRules()
         try:
             switch = plan_switch(situation, queue, rules, order=order)
         except NoSwitch:
             continue
         hosts = switch.target.hosts
-        pace = Pace(moves_at_once=random.randint(0, 2), saves_at_once=random.randint(0, 2))
+        pace = ActionPace(moves_at_once=random.randint(0, 2), saves_at_once=random.randint(0, 2))
         found += 1
 
         assert not faults(situation, staged(switch.plan), hosts)
@@ -123,7 +125,7 @@ def test_any_placement_that_fits_is_reached(batch: int) -> None:
         circles += len(plan.actions) > len({action.machine for action in plan.actions})
 
         assert not faults(situation, staged(plan), hosts)
-        assert not faults(situation, continuous(situation, plan, Pace()), hosts)
+        assert not faults(situation, continuous(situation, plan, ActionPace()), hosts)
         assert most_steps(plan) <= 3, "at most one step aside for each machine, and one suspension"
     assert circles, "no circle had to be broken"
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from outrider.core.switch.cost import sum_cost
-from outrider.core.switch.model import NOWHERE, Machine, Situation, Standing, SwitchNode, Target
+from outrider.core.switch.model import NOWHERE, MachineStanding, Situation, SwitchNode, Target, VirtualMachine
 from outrider.core.switch.planner import plan_switch
 from outrider.core.switch.stages import NoPlan, plan_stages
 from outrider.sim.switch.check import faults, staged
@@ -24,20 +24,20 @@ def small(random: Random) -> Situation:
         SwitchNode(name=f"n{n}", capacity=(random.randint(3, 6), 2)) for n in range(random.randint(2, 3))
     )
     left = [node.capacity[0] for node in nodes]
-    machines: list[Machine] = []
-    standings: list[Standing] = []
+    machines: list[VirtualMachine] = []
+    standings: list[MachineStanding] = []
     hosts: list[int] = []
     for number in range(random.randint(2, 6)):
         memory, host = random.randint(1, 3), random.randrange(len(nodes))
-        standing = random.choice(list(Standing)[:3])
-        if standing is Standing.RUNNING:
+        standing = random.choice(list(MachineStanding)[:3])
+        if standing is MachineStanding.RUNNING:
             if left[host] < memory:
-                standing = Standing.SLEEPING
+                standing = MachineStanding.SLEEPING
             else:
                 left[host] -= memory
-        machines.append(Machine(name=f"m{number}", job=number, demand=(memory, random.randint(0, 1))))
+        machines.append(VirtualMachine(name=f"m{number}", job=number, demand=(memory, random.randint(0, 1))))
         standings.append(standing)
-        hosts.append(NOWHERE if standing is Standing.WAITING else host)
+        hosts.append(NOWHERE if standing is MachineStanding.WAITING else host)
     return Situation(nodes=nodes, machines=tuple(machines), standings=tuple(standings), hosts=tuple(hosts))
 
 

@@ -9,30 +9,30 @@ from outrider.core.switch.model import (
     NOWHERE,
     Action,
     ActionKind,
-    Machine,
+    MachineStanding,
     Situation,
-    Standing,
     SwitchNode,
     SwitchPlan,
     Target,
+    VirtualMachine,
 )
 from outrider.core.switch.planner import NoSwitch, Switch, plan_switch
-from outrider.core.switch.rules import Rules
+from outrider.core.switch.rules import PlacementRules
 from outrider.core.switch.selection import select
 from outrider.core.switch.stages import NoPlan, plan_stages
-from outrider.core.switch.timing import Pace, continuous, duration_s, in_stages
+from outrider.core.switch.timing import ActionPace, continuous, duration_s, in_stages
 from outrider.sim.switch.check import faults, staged
 
-RUNNING, SLEEPING, WAITING = Standing.RUNNING, Standing.SLEEPING, Standing.WAITING
+RUNNING, SLEEPING, WAITING = MachineStanding.RUNNING, MachineStanding.SLEEPING, MachineStanding.WAITING
 RUN, MIGRATE, SUSPEND, RESUME = ActionKind.RUN, ActionKind.MIGRATE, ActionKind.SUSPEND, ActionKind.RESUME
 
 
-def situation(nodes: list[int], *machines: tuple[int, Standing, int]) -> Situation:
+def situation(nodes: list[int], *machines: tuple[int, MachineStanding, int]) -> Situation:
     """Nodes by their memory; machines by memory, standing and node, each a job of its own."""
     return Situation(
         nodes=tuple(SwitchNode(name=f"n{number}", capacity=(size, 9)) for number, size in enumerate(nodes)),
         machines=tuple(
-            Machine(name=f"m{number}", job=number, demand=(memory, 0))
+            VirtualMachine(name=f"m{number}", job=number, demand=(memory, 0))
             for number, (memory, _, _) in enumerate(machines)
         ),
         standings=tuple(standing for _, standing, _ in machines),
@@ -44,11 +44,11 @@ def planned(before: Situation, hosts: tuple[int, ...]) -> SwitchPlan:
     """Stages to a placement; every instant of them is feasible."""
     plan = plan_stages(before, Target(hosts=hosts))
     assert not faults(before, staged(plan), hosts)
-    assert not faults(before, continuous(before, plan, Pace()), hosts)
+    assert not faults(before, continuous(before, plan, ActionPace()), hosts)
     return plan
 
 
-def switched(before: Situation, rules: Rules) -> Switch:
+def switched(before: Situation, rules: PlacementRules) -> Switch:
     """A switch with all jobs in the queue; feasible, and by the rules."""
     found = plan_switch(before, range(len(before.jobs)), rules)
     assert not faults(before, staged(found.plan), found.target.hosts)
@@ -149,7 +149,8 @@ def test_overloaded_node_lets_go_of_the_cheapest() -> None:
     before = Situation(
         nodes=(SwitchNode(name="n0", capacity=(8, 1)), SwitchNode(name="n1", capacity=(8, 1))),
         machines=tuple(
-            Machine(name=f"m{number}", job=number, demand=(memory, 1)) for number, memory in enumerate((3, 2))
+            VirtualMachine(name=f"m{number}", job=number, demand=(memory, 1))
+            for number, memory in enumerate((3, 2))
         ),
         standings=(RUNNING, RUNNING),
         hosts=(0, 0),
@@ -166,9 +167,9 @@ def test_resumptions_of_a_job_begin_together() -> None:
     before = Situation(
         nodes=(SwitchNode(name="n0", capacity=(4, 9)), SwitchNode(name="n1", capacity=(4, 9))),
         machines=(
-            Machine(name="a", job=0, demand=(3, 0)),
-            Machine(name="b", job=0, demand=(3, 0)),
-            Machine(name="c", job=1, demand=(3, 0)),
+            VirtualMachine(name="a", job=0, demand=(3, 0)),
+            VirtualMachine(name="b", job=0, demand=(3, 0)),
+            VirtualMachine(name="c", job=1, demand=(3, 0)),
         ),
         standings=(SLEEPING, SLEEPING, RUNNING),
         hosts=(0, 1, 1),
@@ -182,7 +183,7 @@ def test_resumptions_of_a_job_begin_together() -> None:
 def test_nodes_in_maintenance_are_emptied() -> None:
     before = situation([4, 4], (2, RUNNING, 0), (2, RUNNING, 1))
 
-    found = switched(before, Rules(closed=frozenset({0})))
+    found = switched(before, PlacementRules(closed=frozenset({0})))
 
     assert found.target.hosts == (1, 1)
     assert found.cost == 2
@@ -191,14 +192,14 @@ def test_nodes_in_maintenance_are_emptied() -> None:
 @pytest.mark.parametrize(
     ("rules", "hosts", "cost"),
     [
-        (Rules(spread=(frozenset({0, 1}),)), (0, 1), 2),
-        (Rules(fence={0: frozenset({1})}), (1, 0), 3),
-        (Rules(ban={1: frozenset({0})}), (0, 1), 2),
-        (Rules(keep=frozenset({1}), closed=frozenset({1})), (0, 0), 0),
+        (PlacementRules(spread=(frozenset({0, 1}),)), (0, 1), 2),
+        (PlacementRules(fence={0: frozenset({1})}), (1, 0), 3),
+        (PlacementRules(ban={1: frozenset({0})}), (0, 1), 2),
+        (PlacementRules(keep=frozenset({1}), closed=frozenset({1})), (0, 0), 0),
     ],
 )
 def test_rule_that_is_broken_now_is_kept_afterwards_at_the_least_cost(
-    rules: Rules, hosts: tuple[int, ...], cost: int
+    rules: PlacementRules, hosts: tuple[int, ...], cost: int
 ) -> None:
     before = situation([8, 8], (3, RUNNING, 0), (2, RUNNING, 0))
 
@@ -210,7 +211,7 @@ def test_rule_that_is_broken_now_is_kept_afterwards_at_the_least_cost(
 def test_machines_that_belong_together_meet_where_most_of_them_is() -> None:
     before = situation([8, 8], (3, RUNNING, 0), (2, RUNNING, 1))
 
-    found = switched(before, Rules(gather=(frozenset({0, 1}),)))
+    found = switched(before, PlacementRules(gather=(frozenset({0, 1}),)))
 
     assert found.target.hosts == (0, 0)
     assert found.cost == 2
@@ -219,15 +220,18 @@ def test_machines_that_belong_together_meet_where_most_of_them_is() -> None:
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        (Rules(fence={0: frozenset({1})}, ban={0: frozenset({1})}), "machine m0 may run on no node"),
+        (PlacementRules(fence={0: frozenset({1})}, ban={0: frozenset({1})}), "machine m0 may run on no node"),
         (
-            Rules(keep=frozenset({0}), closed=frozenset({0})),
+            PlacementRules(keep=frozenset({0}), closed=frozenset({0})),
             "machine m0 is never moved, and may not stay on n0",
         ),
-        (Rules(spread=(frozenset({0, 1}),), gather=(frozenset({0, 1}),)), "m0, m1 are to be on one node"),
+        (
+            PlacementRules(spread=(frozenset({0, 1}),), gather=(frozenset({0, 1}),)),
+            "m0, m1 are to be on one node",
+        ),
     ],
 )
-def test_rules_that_contradict_one_another_are_named(rules: Rules, words: str) -> None:
+def test_rules_that_contradict_one_another_are_named(rules: PlacementRules, words: str) -> None:
     before = situation([8, 8], (3, RUNNING, 0), (2, RUNNING, 0))
 
     with pytest.raises(NoSwitch, match=words):
@@ -237,14 +241,14 @@ def test_rules_that_contradict_one_another_are_named(rules: Rules, words: str) -
 def test_job_that_rules_leave_no_room_for_does_not_run() -> None:
     before = situation([8, 8], (3, RUNNING, 0), (8, WAITING, NOWHERE))
 
-    found = switched(before, Rules(ban={1: frozenset({1})}, keep=frozenset({0})))
+    found = switched(before, PlacementRules(ban={1: frozenset({1})}, keep=frozenset({0})))
 
     assert found.selection.jobs == (0,)
 
 
 def test_continuous_plan_does_not_wait_for_the_slowest_of_a_stage() -> None:
     before = situation([4, 4, 40], (4, RUNNING, 0), (40, RUNNING, 2), (4, SLEEPING, 0))
-    pace = Pace(migrate_mb_per_s=1, suspend_mb_per_s=1, resume_mb_per_s=1, copy_mb_per_s=1)
+    pace = ActionPace(migrate_mb_per_s=1, suspend_mb_per_s=1, resume_mb_per_s=1, copy_mb_per_s=1)
 
     plan = planned(before, (1, NOWHERE, 0))
 
@@ -256,7 +260,7 @@ def test_continuous_plan_does_not_wait_for_the_slowest_of_a_stage() -> None:
 
 def test_disk_takes_one_state_after_the_other() -> None:
     before = situation([8], (4, RUNNING, 0), (4, RUNNING, 0))
-    pace = Pace(suspend_mb_per_s=1, saves_at_once=1)
+    pace = ActionPace(suspend_mb_per_s=1, saves_at_once=1)
 
     plan = planned(before, (NOWHERE, NOWHERE))
 
@@ -270,7 +274,7 @@ def test_node_that_has_the_image_is_preferred() -> None:
             SwitchNode(name="n0", capacity=(8, 9)),
             SwitchNode(name="n1", capacity=(8, 9), images=frozenset({"a.img"})),
         ),
-        machines=(Machine(name="m0", job=0, demand=(3, 0), image="a.img", image_mb=100),),
+        machines=(VirtualMachine(name="m0", job=0, demand=(3, 0), image="a.img", image_mb=100),),
         standings=(WAITING,),
         hosts=(NOWHERE,),
     )
