@@ -130,12 +130,6 @@ def make_components(
     lifecycle = ReservationLifecycle(site, agenda, admission, execution, alarms, troubles, watch, log, meter)
     best_effort = BestEffortTransfers(site, node_orders, deadlines, events, log, meter)
     orders = JobOrders(site, node_orders, is_carrying, log)
-    reconciler = Reconciler(
-        site, node_orders, admission, copies, troubles, repair, lifecycle, watch, preemptible, log
-    )
-    opening = OpenReservations(
-        site, agenda, admission, execution, lifecycle, preemptible, reconciler.busy_until_s, log
-    )
     jobs = JobManager(
         site,
         node_orders,
@@ -151,7 +145,13 @@ def make_components(
         log,
         meter,
     )
-    reconciler.follow(jobs.turns.started)
+    started = jobs.turns.started
+    reconciler = Reconciler(
+        site, node_orders, admission, copies, troubles, repair, lifecycle, watch, preemptible, started, log
+    )
+    opening = OpenReservations(
+        site, agenda, admission, execution, lifecycle, preemptible, reconciler.busy_until_s, log
+    )
     views = ReservationViews(site, node_orders)
     return DeskComponents(
         site=site,

@@ -26,7 +26,13 @@ STARTED = "jobs that are about to run"
 class ForeignUse:
     """Occupations, as they were entered."""
 
-    def __init__(self, site: Site, troubles: Troubles, preemptible: PreemptibleJobs) -> None:
+    def __init__(
+        self,
+        site: Site,
+        troubles: Troubles,
+        preemptible: PreemptibleJobs,
+        started: Callable[[], Iterable[Started]],
+    ) -> None:
         self._site = site
         self._troubles = troubles
         self._preemptible = preemptible
@@ -42,7 +48,7 @@ class ForeignUse:
         self._last: dict[str, str] = {}
         """By node, the name of what is entered for its jobs: the one that ends last."""
         self._reservations: tuple[str, ...] = ()
-        self.started: Callable[[], Iterable[Started]] = tuple
+        self._started = started
         """The jobs that were told to start, and that no look has shown to run yet."""
 
     def look(self, sight: Sight) -> Iterator[str]:
@@ -80,7 +86,7 @@ class ForeignUse:
     def _enter_started(self) -> None:
         """What these get is what is left: where a job was seen to run, it is entered already."""
         site, ends_s = self._site, dict[str, int]()
-        for each in self.started():
+        for each in self._started():
             notice_s = self._preemptible.notice_s(each.job)
             gone_s = each.end_s if notice_s is None else min(each.end_s, site.now_s + notice_s + SPARE_S)
             for node in each.nodes:

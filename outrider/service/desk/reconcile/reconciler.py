@@ -56,6 +56,7 @@ class Reconciler:
         lifecycle: ReservationLifecycle,
         watch: NodeWatch,
         preemptible: PreemptibleJobs,
+        started: Callable[[], Iterable[Started]],
         log: Log,
     ) -> None:
         self._site = site
@@ -64,7 +65,7 @@ class Reconciler:
         self._copies = copies
         self._troubles = troubles
         self._repair = repair
-        self._foreign_use = ForeignUse(site, troubles, preemptible)
+        self._foreign_use = ForeignUse(site, troubles, preemptible, started)
         self._watch = watch
         self._lifecycle = lifecycle
         self._log = log
@@ -102,10 +103,6 @@ class Reconciler:
     def busy_until_s(self, nodes: Iterable[str]) -> int:
         """Until when jobs that cannot be requeued have any of these nodes; 0 if none has."""
         return self._foreign_use.busy_until_s(nodes)
-
-    def follow(self, started: Callable[[], Iterable[Started]]) -> None:
-        """Who knows which jobs were told to start, and have not been seen to run."""
-        self._foreign_use.started = started
 
     def about_to_promise(self) -> None:
         """Somebody asks for nodes: what has to go first needs its time from now on."""
