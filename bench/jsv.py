@@ -66,7 +66,9 @@ def submit(cluster: Cluster, options: str, submitters: int, jobs: int) -> float:
 
 def with_filter(cluster: Cluster, name: str) -> Cluster:
     if name == "ours":
-        shutil.copy(FILTER, cluster.disk / "bin" / "filter")
+        # The filter is one file and its parts beside it.
+        for part in FILTER.parent.glob("outrider_jsv*.py"):
+            shutil.copy(part, cluster.disk / "bin" / (part.name if part != FILTER else "filter"))
     else:
         cluster.write("bin/filter", EMPTY if name == FIRST else AHEAD)
     (cluster.disk / "bin" / "filter").chmod(0o755)

@@ -47,6 +47,7 @@ BENCHMARKS = (
     Benchmark(name="options", brief=("--requests=10000", "--decisions=200")),
     Benchmark(name="backfill"),
     Benchmark(name="schedule"),
+    Benchmark(name="switch", brief=QUICK),
     # The node.
     Benchmark(name="pool", brief=("--size-mib=256", "--images=10000")),
     Benchmark(name="hook", brief=("--size=256MiB",)),

@@ -1,4 +1,4 @@
-"""Better placements for a switch by OR-tools' CP-SAT, with the heuristic's as its hint.
+"""Better placements for a switch by OR-tools: first by patterns, then by CP-SAT where a gap is left.
 
 Machines that have to go somewhere are not told apart by node: what counts is how many of each size a
 node takes. Each machine of the model is only said to stay, to be moved at once, or to be moved when
@@ -25,10 +25,13 @@ from outrider.core.switch.placement import stopped_in
 from outrider.core.switch.planner import Improve, Improved
 from outrider.core.switch.rules import PlacementRules
 from outrider.core.switch.stages import plan_stages
+from outrider.solver.patterns import by_patterns
 
 DEFAULT_EFFORT = 10.0
 """Deterministic time: about as many seconds on a machine of today."""
 
+MOST_NODES = 1500
+"""On more of them the model would not be solved in the time; patterns are what there is."""
 AT_ONCE, LATER = 0, 1
 
 
@@ -39,13 +42,20 @@ def improver(effort: float = DEFAULT_EFFORT, seconds: float | None = None, worke
         if not rules.is_empty:
             # What the model does not know could not be kept.
             return Improved(target=None, bound=0)
-        loose = _Model(situation, jobs, hint).solve(effort, seconds, workers)
-        if loose.target is None or _cost(situation, loose.target) <= loose.bound:
-            return loose
-        strict = _Model(situation, jobs, hint, is_strict=True).solve(effort, seconds, workers)
-        found = [each.target for each in (loose, strict) if each.target is not None]
-        best = min(found, key=lambda target: _cost(situation, target))
-        return Improved(target=best, bound=loose.bound)
+        bound, targets = by_patterns(situation, jobs, hint.stopped)
+        best = min((hint, *targets), key=lambda target: _cost(situation, target))
+        if _cost(situation, best) <= bound or len(situation.nodes) > MOST_NODES:
+            return Improved(target=best, bound=bound)
+        found = [best]
+        for is_strict in (False, True):
+            solved = _Model(situation, jobs, best, is_strict=is_strict).solve(effort, seconds, workers)
+            # What the strict form proves holds for plans of two stages alone.
+            bound = bound if is_strict else max(bound, solved.bound)
+            found += [] if solved.target is None else [solved.target]
+            best = min(found, key=lambda target: _cost(situation, target))
+            if solved.target is None or _cost(situation, best) <= bound:
+                break
+        return Improved(target=best, bound=bound)
 
     return improve
 

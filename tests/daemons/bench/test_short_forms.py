@@ -29,7 +29,10 @@ PARTS = (
     "service_world",
     "slurm_records",
 )
-ANYBODY = ("mixed", "leases", "admission", "backfill", "schedule", "pool", "machines", "desk_scale", "stress")
+ANYBODY = (
+    *("mixed", "leases", "gangs", "admission", "options", "backfill", "schedule", "switch"),
+    *("pool", "machines", "desk_scale", "stress"),
+)
 # `service` and `kill` can, too; what takes longer is tried once, by whoever runs the tests.
 NEED_ROOT = sorted(set(ALL) - {*ANYBODY, "service", "kill"})
 

@@ -92,3 +92,12 @@ def test_same_situation_gets_the_same_plan() -> None:
     first, second = (plan_switch(situation, queue, improve=improver(effort=1)) for _ in range(2))
 
     assert first == second
+
+
+@pytest.mark.parametrize("mix", ["six-two-two", "thirds"])
+def test_patterns_alone_prove_the_optimum_of_a_large_site(mix: str) -> None:
+    situation = draw(2000, 2400, MIXES[mix], 1)
+    switch = plan_switch(situation, range(len(situation.jobs)), improve=improver())
+
+    assert switch.is_optimal
+    assert not faults(situation, staged(switch.plan), switch.target.hosts)
