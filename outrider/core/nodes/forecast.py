@@ -10,6 +10,7 @@ system costs what has changed since the one before.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,9 @@ class BusyForecast:
         self._rows: dict[int, NodeTimeline] = {}
         """The same with what is expected."""
         self._openings: OrderedDict[int, FreeOrder] = OrderedDict()
+        self._edges: list[tuple[int, str]] = []
+        """When what is known begins and ends, and under which name, in order; the past is dropped."""
+        self._changed: set[int] = set()
         for each in taken:
             self.take(each)
 
@@ -69,6 +73,7 @@ class BusyForecast:
             self._known[name] = taken
         else:
             del self._known[name]
+        self._list_edges(name, before, taken)
         nodes = {each.node for each in (*before, *taken)}
         for node in nodes:
             self._known_rows.pop(node, None)
@@ -89,6 +94,17 @@ class BusyForecast:
         """What was expected is thought about anew."""
         nodes, self._expected = self._expected, {}
         self._change(nodes)
+
+    def changed(self, since_s: int, now_s: int) -> set[int]:
+        """The nodes on which something else is taken than when this was asked last, at `since_s`: others have
+        told so, or it has begun or ended since. Nodes on which anything is expected count as changed, too."""
+        nodes, self._changed = self._changed, set()
+        nodes.update(self._expected)
+        first, stop = (bisect_right(self._edges, at_s, key=_instant) for at_s in (since_s, now_s))
+        for _, name in self._edges[first:stop]:
+            nodes.update(each.node for each in self._known[name])
+        del self._edges[:first]
+        return nodes
 
     def free_from(self, node: int, need: int, from_s: int, duration_s: int) -> int:
         """The first instant from `from_s` on from which `need` is free for so long; FOREVER if none."""
@@ -121,7 +137,18 @@ class BusyForecast:
             return from_s if self._layout.fits(need, self._capacities[node]) else FOREVER
         return row.next_fit(need, from_s)
 
+    def _list_edges(self, name: str, before: tuple[Taken, ...], after: tuple[Taken, ...]) -> None:
+        edges = self._edges
+        old, new = ({at_s for e in taken for at_s in (e.start_s, e.end_s)} for taken in (before, after))
+        for at_s in old - new:
+            index = bisect_left(edges, (at_s, name))
+            if index < len(edges) and edges[index] == (at_s, name):
+                del edges[index]
+        for at_s in new - old:
+            insort(edges, (at_s, name))
+
     def _change(self, nodes: Iterable[int]) -> None:
+        self._changed.update(nodes)
         for node in nodes:
             self._rows.pop(node, None)
         for each in self._openings.values():
@@ -162,3 +189,7 @@ class BusyForecast:
             amount = taken.amount if is_part and taken.amount is not None else free
             if amount:
                 row.reserve(amount, from_s, until_s)
+
+
+def _instant(edge: tuple[int, str]) -> int:
+    return edge[0]

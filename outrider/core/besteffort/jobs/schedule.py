@@ -12,15 +12,17 @@ Nothing here knows of a batch system or of pools: what concerns images is asked 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Protocol
 
+from outrider.core.besteffort.jobs.kept import Found, KeptPlaces, unaffected
 from outrider.core.besteffort.jobs.order import Rank
 from outrider.core.besteffort.overtaking import Backfilling, Overtaking
 from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.core.nodes.free_spans import FreeSpans, Spans, longest
+from outrider.core.nodes.timeline import mask_of, numbers
 from outrider.core.nodes.together import earliest_together
 
 CONSERVATIVE_PLACES = 64
@@ -119,6 +121,8 @@ class JobSchedule:
         self._planned: dict[str, JobPlace] = {}
         self._started: dict[str, JobPlace] = {}
         self._available = 0
+        self._kept: KeptPlaces | None = None
+        """What the walk before found, unless it was broken off."""
 
     @property
     def waiting(self) -> int:
@@ -158,40 +162,81 @@ class JobSchedule:
     def walk(self, now_s: int, available: int) -> Walk:
         """Decide anew, for all that wait. `available` is a mask of the nodes that can be used."""
         self._available = available
-        for name in self._planned:
-            self._forecast.know(_plan(name), ())
-        self._planned = {}
+        found = self._keep(now_s)
         places = self._rules.places
         overtaking = Overtaking(self._rules.backfilling, CONSERVATIVE_PLACES if places is None else places)
+        for each in found:
+            if each.start_s is not None:
+                overtaking.placed(each.start_s, now_s)
         spans = FreeSpans(self._forecast, now_s)
         starts: dict[str, JobPlace] = {}
-        for _, name, chances in self._in_turn(overtaking, spans, now_s):
-            job = self._jobs[name][1]
-            if not overtaking.may_wait and not _may_start(job, chances or self._chances(job, spans, now_s)):
+        starts_behind = 0
+        for rank, name, chances in self._in_turn(len(found), overtaking, spans, now_s):
+            job, has_right = self._jobs[name][1], overtaking.may_wait
+            if not has_right and not _may_start(job, chances or self._chances(job, spans, now_s)):
                 if overtaking.is_strict:
                     break
                 continue
             place = self._find(job, now_s)
-            if place is None or (place.start_s > place.ready_s and not overtaking.may_wait):
+            if place is None or (place.start_s > place.ready_s and not has_right):
                 if overtaking.is_strict:
                     break
+                if has_right:
+                    found.append(Found((rank, name), job, None, 0))
                 continue
             overtaking.placed(place.start_s, place.ready_s)
             self._take(job, place)
             spans.took(place.nodes)
-            if place.start_s <= now_s:
+            nodes, is_started = _mask(place.nodes), place.start_s <= now_s
+            if is_started:
                 starts[name] = self._started[name] = place
             else:
                 self._planned[name] = place
+            if has_right:
+                found.append(Found((rank, name), job, place.start_s, nodes, is_started))
+            elif is_started:
+                starts_behind |= nodes
         for name in starts:
             self._leave_queue(name)
+        self._forecast.changed(now_s, now_s)
+        self._kept = KeptPlaces(found, now_s, available, starts_behind)
         return Walk(starts=starts, planned=dict(self._planned))
 
-    def _in_turn(self, overtaking: Overtaking, spans: FreeSpans, now_s: int) -> Iterator[_Turn]:
-        """All jobs in order as long as each may have a place for later; from then on those alone for which
-        enough nodes may be free."""
+    def _keep(self, now_s: int) -> list[Found]:
+        """The first places of the queue that stay as they are; all others are given up."""
+        before, self._kept = self._kept, None
+        kept: list[Found] = []
+        changed = 0
+        if before is not None and before.now_s <= now_s:
+            changed = _mask(self._forecast.changed(before.now_s, now_s)) | before.available ^ self._available
+            kept = before.until(self._queue, self._jobs, changed)
+        self._give_up_behind(kept, now_s)
+        # What is free of the changed nodes is now what the first of those that are kept had to choose from.
+        nodes, usable = tuple(numbers(changed)), self._available
+        for index, each in enumerate(kept):
+            if not unaffected(each.job, each.start_s, self._forecast, nodes, usable, now_s):
+                del kept[index:]
+                self._give_up_behind(kept, now_s)
+                break
+        return kept
+
+    def _give_up_behind(self, kept: Sequence[Found], now_s: int) -> None:
+        """Nobody else has a place for later."""
+        planned = {
+            name: replace(self._planned.pop(name), ready_s=now_s)
+            for (_, name), start_s in ((each.turn, each.start_s) for each in kept)
+            if start_s is not None
+        }
+        for name in self._planned:
+            self._forecast.know(_plan(name), ())
+        self._planned = planned
+
+    def _in_turn(self, first: int, overtaking: Overtaking, spans: FreeSpans, now_s: int) -> Iterator[_Turn]:
+        """All jobs from one on in order as long as each may have a place for later; from then on those alone
+        for which enough nodes may be free."""
         queue = self._queue
-        for position, (rank, name) in enumerate(queue):
+        for position in range(first, len(queue)):
+            rank, name = queue[position]
             if not overtaking.may_wait and not overtaking.is_strict:
                 yield from sorted(self._hopeful(queue[position], spans, now_s))
                 return
@@ -273,3 +318,7 @@ def _kind(job: ScheduledJob) -> Kind:
 def _plan(name: str) -> str:
     """Under which name the forecast has a job's place."""
     return f"plan {name}"
+
+
+def _mask(nodes: Collection[int]) -> int:
+    return mask_of(nodes, max(nodes) + 1) if nodes else 0

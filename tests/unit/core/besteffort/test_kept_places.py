@@ -1,0 +1,194 @@
+"""A walk that keeps what the one before has found, beside one that begins with nothing after each change."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from outrider.core.besteffort.jobs import schedule as schedules
+from outrider.core.besteffort.jobs.order import Order, OrderedJob, Rank, rank
+from outrider.core.besteffort.jobs.schedule import JobSchedule, ScheduledJob, ScheduleRules, Walk
+from outrider.core.model import Resources
+from outrider.core.nodes.capacity import ResourceLayout
+from outrider.core.nodes.forecast import BusyForecast, Taken
+from tests.amount import examples
+
+LAYOUT = ResourceLayout(["cpus"])
+RULES = {
+    "easy": ScheduleRules(places=1),
+    "three": ScheduleRules(places=3),
+    "conservative": ScheduleRules(places=None),
+}
+
+
+def cpus(count: int) -> int:
+    return LAYOUT.pack(Resources.of(cpus=count))
+
+
+class Site:
+    """What is known of a site and its queue: enough to walk through it as if nothing had been before."""
+
+    def __init__(self, seed: str, rules: ScheduleRules) -> None:
+        self.chance = random.Random(seed)
+        self.rules = rules
+        self.count = self.chance.randint(2, 12)
+        self.sizes = [cpus(self.chance.choice((2, 4))) for _ in range(self.count)]
+        self.everyone = self.available = (1 << self.count) - 1
+        self.now_s = self.jobs = 0
+        self.known: dict[str, tuple[Taken, ...]] = {}
+        self.expected: list[Taken] = []
+        self.queue: dict[str, tuple[ScheduledJob, Rank]] = {}
+        self.told: dict[str, tuple[Taken, ...]] = {}
+        """Those that were told to start and are not seen to run."""
+        self.forecast = BusyForecast(LAYOUT, self.sizes)
+        self.schedule = JobSchedule(self.forecast, rules)
+
+    def walk(self) -> Walk:
+        walk = self.schedule.walk(self.now_s, self.available)
+        for name, place in walk.starts.items():
+            job, _ = self.queue.pop(name)
+            end_s = self.now_s + job.limit_s
+            self.told[name] = tuple(
+                Taken(node=node, start_s=self.now_s, end_s=end_s, amount=job.need) for node in place.nodes
+            )
+        return walk
+
+    def walk_from_nothing(self) -> Walk:
+        forecast = BusyForecast(LAYOUT, self.sizes)
+        for name, taken in (*self.known.items(), *self.told.items()):
+            forecast.know(f"known {name}", taken)
+        for each in self.expected:
+            forecast.take(each)
+        schedule = JobSchedule(forecast, self.rules)
+        for job, its_rank in self.queue.values():
+            schedule.put(job, its_rank)
+        return schedule.walk(self.now_s, self.available)
+
+    def change(self) -> None:
+        """One change of one thing; or time has passed, and nothing else."""
+        chance = self.chance
+        what = chance.choice(
+            (
+                "comes",
+                "comes",
+                "ends",
+                "ends",
+                "runs",
+                "runs",
+                "goes",
+                "wants",
+                "time",
+                "time",
+                "nodes",
+                "other",
+                "hope",
+            )
+        )
+        if what == "comes" and len(self.queue) < 15:
+            self.come()
+        elif what == "runs" and self.told:
+            name = chance.choice(sorted(self.told))
+            self.know(name, self.told.pop(name))
+            self.schedule.remove(name)
+        elif what == "ends" and self.known:
+            self.know(chance.choice(sorted(self.known)), ())
+        elif what == "goes" and self.queue:
+            name = chance.choice(sorted(self.queue))
+            del self.queue[name]
+            self.schedule.remove(name)
+        elif what == "wants" and self.queue:
+            name = chance.choice(sorted(self.queue))
+            job, its_rank = self.queue[name]
+            self.queue[name] = replace(job, nodes_wanted=chance.randint(1, self.count)), its_rank
+            self.schedule.put(*self.queue[name])
+        elif what == "nodes":
+            self.available ^= 1 << chance.randrange(self.count)
+        elif what == "other":
+            start_s = self.now_s + chance.randint(0, 30)
+            nodes = [node for node in range(self.count) if chance.random() < 0.3]
+            end_s = start_s + chance.randint(1, 20)
+            self.know("other", tuple(Taken(node=node, start_s=start_s, end_s=end_s) for node in nodes))
+        elif what == "hope":
+            self.hope()
+        elif what == "time":
+            self.now_s += chance.randint(1, 6)
+
+    def come(self) -> None:
+        chance = self.chance
+        self.jobs += 1
+        job = ScheduledJob(
+            name=str(self.jobs),
+            nodes_wanted=chance.randint(1, self.count),
+            need=cpus(chance.choice((1, 2, 4))),
+            limit_s=chance.choice((2, 5, 10, 25)),
+            eligible=self.everyone if chance.random() < 0.7 else chance.randint(1, self.everyone),
+        )
+        order = OrderedJob(
+            key=job.name,
+            submitted_s=chance.randint(0, self.jobs),
+            nodes_wanted=job.nodes_wanted,
+            limit_s=job.limit_s,
+        )
+        self.queue[job.name] = job, rank(Order.FCFS, order, self.now_s)
+        self.schedule.put(*self.queue[job.name])
+
+    def hope(self) -> None:
+        """Something is expected, or not any more."""
+        if self.expected:
+            self.expected.clear()
+            self.forecast.expect_nothing()
+            return
+        start_s = self.now_s + self.chance.randint(0, 20)
+        node = self.chance.randrange(self.count)
+        self.expected.append(Taken(node=node, start_s=start_s, end_s=start_s + 10, amount=cpus(1)))
+        self.forecast.take(self.expected[0])
+
+    def know(self, name: str, taken: tuple[Taken, ...]) -> None:
+        self.known[name] = taken
+        if not taken:
+            del self.known[name]
+        self.forecast.know(f"known {name}", taken)
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> Counter[BusyForecast]:
+    """How often a place was searched for in a forecast."""
+    counted: Counter[BusyForecast] = Counter()
+    plain = schedules.earliest_together
+
+    def search(forecast: BusyForecast, **wanted: int) -> tuple[int, tuple[int, ...]] | None:
+        counted[forecast] += 1
+        return plain(forecast, **wanted)
+
+    monkeypatch.setattr(schedules, "earliest_together", search)
+    return counted
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_walk_that_keeps_places_finds_what_one_from_nothing_finds(rule: str, seed: int) -> None:
+    site = Site(f"{rule} {seed}", RULES[rule])
+    for _ in range(60):
+        site.change()
+        expected = site.walk_from_nothing()
+
+        assert site.walk() == expected
+
+
+def test_places_that_nothing_has_touched_are_not_looked_for_again(searches: Counter[BusyForecast]) -> None:
+    site = Site("kept", ScheduleRules(places=None))
+    site.know("all", tuple(Taken(node=node, start_s=0, end_s=100) for node in range(site.count)))
+    for _ in range(5):
+        site.come()
+    before = site.walk()
+    searched = searches[site.forecast]
+    site.now_s = 1
+    after = site.walk()
+
+    assert {name: place.start_s for name, place in after.planned.items()} == {
+        name: place.start_s for name, place in before.planned.items()
+    }
+    assert searches[site.forecast] == searched > 0
