@@ -14,6 +14,7 @@ from cachemgr.daemon.verbs import table as verbs
 from cachemgr.network.client import DaemonClient
 from tests.daemons.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier
 from tests.repository import ROOT
+from tools.site_tables import shown
 
 Start = Callable[..., Inside]
 A = "http://x/a"
@@ -97,7 +98,7 @@ def test_metric_is_used_as_the_table_says(name: str, labels: tuple[str, ...]) ->
 
 
 def test_documented_verbs_are_the_table() -> None:
-    text = (ROOT / "docs/reference/daemon.md").read_text()
+    text = shown(ROOT / "docs/reference/daemon.md")
 
     assert re.findall(r"^\| `([a-z-]+)` \{", text, re.MULTILINE) == list(verbs.VERBS)
 
