@@ -312,7 +312,7 @@ class _OrdersOfACall:
         """The same with addresses in the place of names of the site's catalogue: an administrator may
         move an image without touching what was promised, since its digest stays."""
         names = self._catalogue
-        made = names.made(order.uri, order.digest)
+        made = names.made(names.source_of(order.uri), order.digest, order.deadline_s)
         sources = order.sources if made is None or order.sources else (order.uri,)
         return replace(
             order,
@@ -422,8 +422,10 @@ class _OrdersOfACall:
         known = {0, image.owner_uid, *image.readers.uids, *joined}
         made = self._catalogue.made(order.uri, order.digest)
         missing = tuple(sorted(set(order.readers.uids) - known))
-        if made is not None and missing:
-            # The head has it, and has asked the registry in each of these users' names.
+        # Nor has who may name one object of a bucket shown a right to another by its digest.
+        is_shown = not order.uri.startswith("s3://") or image.uri == order.uri
+        if made is not None and missing and is_shown:
+            # Each of these users has shown a right to it on the head, when it was looked up.
             allowed = AddRequest(
                 uri=order.uri,
                 digest=order.digest,

@@ -13,6 +13,7 @@ from cachemgr.fetch.registry.session import RegistrySettings
 from cachemgr.fetch.sources.connect import WebSettings
 from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.errors import BackendError
+from outrider.service.daemon.world.stores import buckets_of
 from outrider.service.images.containers.conversion import Means
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.containers.made import MadeImages
@@ -46,6 +47,7 @@ class Workshop:
             clock,
             checker(self.registries, WebSettings(), clock),
         )
+        self.buckets = buckets_of(config)
         self._made = MadeImages(
             Path(config.conversions_folder), section.size_bytes, clock, promised.needed_digests
         )
@@ -88,8 +90,11 @@ class Workshop:
         if self._relay is not None:
             self._relay.stop()
 
-    def source_of(self, uri: str, digest: str) -> str | None:
-        """Where nodes fetch what was made here of what an address names; None of what was not."""
+    def source_of(self, uri: str, digest: str, until_s: int | None) -> str | None:
+        """Where nodes fetch what was made here of what an address names, or may be had by a signature alone;
+        None of all else."""
+        if uri.startswith("s3://"):
+            return self.buckets.address_of(uri, self._clock.now_s(), until_s)
         if self.converter is None or uri.partition("://")[0] not in SCHEMES:
             return None
         try:
