@@ -1,6 +1,6 @@
 """Requests to object stores, signed for S3 (AWS Signature Version 4): by headers, or in an address.
 
-A signed address is a right of its own for one object, until it expires; the secret key cannot be found from it.
+A signed address is a right to read one object until it expires; the secret cannot be found from it.
 """
 
 from __future__ import annotations
