@@ -74,7 +74,7 @@ class Buckets:
     def look(self, location: Location, given: str, asker: Asker, clock: Clock, limit_s: float) -> FoundImage:
         """Size and digest of an object, and until when the site's key lets read it. Raises ImageTrouble."""
         bucket = self._buckets.get(location.host)
-        if bucket is None or not _may_use(bucket, asker):
+        if bucket is None or not may_use(bucket.readers, asker):
             # Both alike: which buckets others have is nobody's business.
             raise ImageTrouble(
                 f"there is no bucket {location.host!r} here for you: ask the administrators to name it in "
@@ -159,8 +159,8 @@ def _instant(text: str) -> int:
     return int(found.timestamp())
 
 
-def _may_use(bucket: Bucket, asker: Asker) -> bool:
-    readers = bucket.readers
+def may_use(readers: Readers | None, asker: Asker) -> bool:
+    """Whether somebody is among those for whom something of the site's is; None: it is for everybody."""
     return (
         readers is None
         or asker.uid == 0

@@ -25,6 +25,7 @@ from outrider.service.images.containers.converter import Converter
 from outrider.service.images.hashing import Hashes
 from outrider.service.images.logins import Logins
 from outrider.service.images.opening import NOBODY, OpenAs
+from outrider.service.images.tokens import TokenHosts
 from outrider.service.ports import FoundImage, ImageTrouble, Unread
 
 MOST_IMAGE_BYTES = 1 << 44
@@ -41,6 +42,7 @@ class Means:
     converter: Converter | None = None
     logins: Logins | None = None
     buckets: Buckets = field(default_factory=Buckets)
+    tokens: TokenHosts = field(default_factory=TokenHosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,13 @@ Look = Callable[[Location, Asked, Means], FoundImage | Unread]
 """From an address, and what its user says of it, to size and digest, or ImageTrouble."""
 
 
-def _web(location: Location, asked: Asked, means: Means) -> FoundImage:
+def _web(location: Location, asked: Asked, means: Means) -> FoundImage | Unread:
+    host = means.tokens.find(location)
+    if host is not None:
+        who = Asker(asked.is_private, asked.uid, asked.gids)
+        return means.tokens.look(
+            host, location, asked.digest, who, means.converter, means.clock, means.limit_s
+        )
     return web.look(location, asked.digest, means.web, means.clock, means.limit_s)
 
 
@@ -106,6 +114,7 @@ class Resolver:
         converter: Converter | None = None,
         logins: Logins | None = None,
         buckets: Buckets | None = None,
+        tokens: TokenHosts | None = None,
     ) -> None:
         self._open_as = open_as
         self._hashes = hashes
@@ -119,6 +128,7 @@ class Resolver:
             converter,
             logins,
             buckets or Buckets(),
+            tokens or TokenHosts(),
         )
         self._catalogue = catalogue or Catalogue()
         self._most_bytes = most_bytes

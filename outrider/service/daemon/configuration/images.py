@@ -12,6 +12,8 @@ from outrider.service.daemon.configuration.types import Names, Path
 
 BucketName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")]
 Endpoint = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.\[\]:-]+$", max_length=256)]
+HostName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?$", max_length=255)]
+Header = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$")]
 Region = Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")]
 
 
@@ -64,3 +66,16 @@ class BucketSection(Section):
         if self.readers is not None and self.key is None:
             contradiction("are given, and without key everybody can read the bucket anyway", "readers")
         return self
+
+
+class TokenSection(Section):
+    """A web server that wants a token. The head fetches its images, and nodes have them from the head."""
+
+    header: Header = Field("X-Auth-Token", description="the header in which the token goes, by TLS alone")
+    file: Path = Field(description="the token, in a file that only the service may read")
+    path: Path = Field(
+        "/", description="with what the paths of its images begin: what is elsewhere gets no token"
+    )
+    readers: ReadersSection | None = Field(
+        None, description="who may name its images, as private ones; without it everybody who may ask"
+    )

@@ -16,7 +16,13 @@ from cachemgr.base.steady import DOUBT_S, STEP_S
 from outrider.metadata.fields import Duration, Mode, Name, Size
 from outrider.metadata.validation import Section, contradiction
 from outrider.service.daemon.configuration.backend import BackendSection
-from outrider.service.daemon.configuration.images import BucketName, BucketSection, NamedImageSection
+from outrider.service.daemon.configuration.images import (
+    BucketName,
+    BucketSection,
+    HostName,
+    NamedImageSection,
+    TokenSection,
+)
 from outrider.service.daemon.configuration.jobs import JobsSection
 from outrider.service.daemon.configuration.registries import ConversionsSection, RegistriesSection
 from outrider.service.daemon.configuration.reservations import ReservationsSection
@@ -368,6 +374,10 @@ class Config(Section):
     )
     buckets: Annotated[dict[BucketName, BucketSection], BeforeValidator(mapping_of_names)] = Field(
         default_factory=dict, description="buckets of S3 stores, from which users name images"
+    )
+    tokens: Annotated[dict[HostName, TokenSection], BeforeValidator(mapping_of_names)] = Field(
+        default_factory=dict,
+        description="web servers that want a token of the site's, `HOST` or `HOST:PORT`: Glance and the like",
     )
     registries: RegistriesSection = Field(
         default_factory=all_defaults(RegistriesSection), description="how registries are asked"

@@ -98,6 +98,7 @@ def _resolver(
         converter=workshop.converter,
         logins=workshop.logins,
         buckets=workshop.buckets,
+        tokens=workshop.tokens,
     )
 
 

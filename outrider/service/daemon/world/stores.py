@@ -1,4 +1,4 @@
-"""What the configuration says of object stores, and of who may read: users and groups by their numbers."""
+"""What the configuration says of stores that want a key or a token, and of who may read, by numbers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from outrider.service.daemon.configuration.images import ReadersSection
 from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.errors import ServiceInputError
 from outrider.service.images.buckets import Bucket, Buckets
+from outrider.service.images.tokens import TokenHost, TokenHosts
 from outrider.service.ports import Readers
 
 
@@ -25,6 +26,20 @@ def buckets_of(config: Config) -> Buckets:
             readers=readers_of(f"buckets.{name}", section.readers),
         )
         for name, section in config.buckets.items()
+    )
+
+
+def token_hosts_of(config: Config) -> TokenHosts:
+    """Raises InputError."""
+    return TokenHosts(
+        TokenHost(
+            address=address,
+            header=section.header,
+            file=section.file,
+            path=section.path,
+            readers=readers_of(f"tokens.{address}", section.readers),
+        )
+        for address, section in config.tokens.items()
     )
 
 
