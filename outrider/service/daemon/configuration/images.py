@@ -73,9 +73,7 @@ class TokenSection(Section):
 
     header: Header = Field("X-Auth-Token", description="the header in which the token goes, by TLS alone")
     file: Path = Field(description="the token, in a file that only the service may read")
-    path: Path = Field(
-        "/", description="with what the paths of its images begin: what is elsewhere gets no token"
-    )
+    path: Path = Field("/", description="the folder of its images: for what is elsewhere no token is sent")
     readers: ReadersSection | None = Field(
         None, description="who may name its images, as private ones; without it everybody who may ask"
     )

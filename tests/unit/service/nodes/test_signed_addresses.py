@@ -1,4 +1,4 @@
-"""Images of buckets: a node is told an address that is signed, keeps nothing of it, and lets nobody else in."""
+"""Images of buckets: a node is told a signed address, keeps nothing of it, and lets nobody else in."""
 
 from __future__ import annotations
 
