@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import BadRequest
@@ -16,13 +17,16 @@ from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.registry.manifests import Blob, Container
 from cachemgr.fetch.sources.connect import Terms, WebSettings, address_of
 from cachemgr.fetch.sources.uris import Location, parse
-from cachemgr.fetch.sources.web import AnyBody, WebSource
+from cachemgr.fetch.sources.web import WebSource
 from outrider.service.images.buckets import Asker, may_use
 from outrider.service.images.containers.conversion import AS_IT_IS
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.containers.made import MadeImage, Recipe
 from outrider.service.images.web import look_with
 from outrider.service.ports import FoundImage, ImageTrouble, Readers, Unread
+
+if TYPE_CHECKING:
+    from cachemgr.fetch.sources.web import AnyBody
 
 MOST_TOKEN_BYTES = 1 << 16
 
