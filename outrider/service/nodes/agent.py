@@ -420,11 +420,13 @@ class _OrdersOfACall:
         if image.readers is None:
             raise NodeTrouble(f"node {self._node} does not say who may read an image", is_away=False)
         known = {0, image.owner_uid, *image.readers.uids, *joined}
-        made = self._catalogue.made(order.uri, order.digest)
         missing = tuple(sorted(set(order.readers.uids) - known))
+        if not missing:
+            return OrderResult(order=order)
+        made = self._catalogue.made(order.uri, order.digest)
         # Nor has who may name one object of a bucket shown a right to another by its digest.
         is_shown = not order.uri.startswith("s3://") or image.uri == order.uri
-        if made is not None and missing and is_shown:
+        if made is not None and is_shown:
             # Each of these users has shown a right to it on the head, when it was looked up.
             allowed = AddRequest(
                 uri=order.uri,
@@ -436,7 +438,7 @@ class _OrdersOfACall:
             )
             self._asking.send("add", allowed)
             return OrderResult(order=order)
-        for uid in sorted(set(order.readers.uids) - known):
+        for uid in missing:
             wanted = AddRequest(
                 uri=order.uri, digest=order.digest, size_bytes=order.size_bytes, uid=uid, private=True
             )
