@@ -45,7 +45,8 @@ def bucket(store: Store, key_file: Callable[..., Path]) -> MakeBucket:
     """Makes the head's knowledge of a bucket; with the site's key unless another is given."""
 
     def make(name: str = "images", **changes: object) -> Bucket:
-        given = {"key_file": str(key_file()), "endpoint": store.endpoint, "region": REGION, **changes}
+        own = {} if "key_file" in changes else {"key_file": str(key_file())}
+        given = {**own, "endpoint": store.endpoint, "region": REGION, **changes}
         return Bucket(name=name, **given)  # type: ignore[arg-type]
 
     return make

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl
 from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from moto.server import DomainDispatcherApplication, create_backend_app
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 from werkzeug.test import Client
 
@@ -27,6 +27,9 @@ from cachemgr.base.clock import SystemClock
 
 REGION = "eu-test-1"
 KEY_NAME, SECRET = "AKIDOFTHESITE", "secret/of+the/site"
+# What moto takes for the store of all regions.
+KNOWN = "AWS4-HMAC-SHA256 Credential=judged/20260101/us-east-1/s3/aws4_request"
+MOTO = "s3.amazonaws.com"
 INSTANT = "%Y%m%dT%H%M%SZ"
 Environ = dict[str, Any]
 Answered = Iterable[bytes]
@@ -61,8 +64,8 @@ class Store:
         answer = Client(self.app).put(
             path,
             data=data,
-            headers=headers,
-            base_url=f"http://s3.{REGION}.amazonaws.com",
+            headers={"Authorization": KNOWN, **headers},
+            base_url=f"http://{MOTO}",
             content_type="binary/octet-stream",
         )
         assert answer.status_code == 200, answer.text
@@ -82,7 +85,8 @@ class Store:
             return start(status, *rest)
 
         environ["QUERY_STRING"] = ""
-        environ["HTTP_HOST"] = f"s3.{REGION}.amazonaws.com"
+        environ["HTTP_HOST"] = MOTO
+        environ["HTTP_AUTHORIZATION"] = KNOWN
         answer: Answered = self.app(environ, noted)
         return answer
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,13 +15,16 @@ from cachemgr.base.clock import SystemClock
 from cachemgr.base.errors import SourceFailed, Unsuitable
 from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.sources.signing import expiry_of
-from cachemgr.fetch.sources.sources import AnySource, SourceSettings, resolve, source_of
+from cachemgr.fetch.sources.sources import SourceSettings, resolve, source_of
 from outrider.service.images import Hashes, Resolver, opener
 from outrider.service.images.buckets import Bucket, Buckets
 from outrider.service.ports import FoundImage, ImageTrouble, Readers
 from tests.daemons.objects.conftest import MakeBucket
 from tests.daemons.objects.store import SECRET, Store
 from tests.unit.cachemgr.fetch.servers import Asked, head, serving
+
+if TYPE_CHECKING:
+    from cachemgr.fetch.sources.sources import AnySource
 
 CLOCK = SystemClock()
 PATIENCE_S = 30.0
