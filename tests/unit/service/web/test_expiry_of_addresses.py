@@ -55,7 +55,7 @@ def test_latest_start_has_to_come_before_the_end(times: str, more: dict[str, str
 
 
 def test_last_start_of_what_recurs_counts() -> None:
-    recurs = {"every": "day", "until": "now+3d"}
+    recurs = {"every": "daily", "until": "now+3d"}
 
     check("  start: now+2h\n", NOW_S + 4 * 86_400, **recurs)
     with pytest.raises(RefusedRequest, match="expires at"):
