@@ -318,6 +318,8 @@ class FoundImage:
     uri: str = ""
     parts: tuple[ImagePart, ...] = ()
     """Of one that stays in its layers, the blobs of which it consists."""
+    usable_until_s: int | None = None
+    """When its address or the key to it expires: it has to be on its nodes by then."""
 
 
 Result = Sight | NodeReport | Allowed | PolicyRefusal | EventAnswer | FoundImage | Exception | None

@@ -17,6 +17,7 @@ from cachemgr.daemon.verbs.shapes import image_entry, transfer_entry, transfer_p
 from cachemgr.fetch.bring import BringOrder, Origin, bring, name_it
 from cachemgr.fetch.carrier import open_origin, origin_of, pinned, user_origin
 from cachemgr.fetch.registry.references import SCHEMES as REGISTRIES
+from cachemgr.fetch.sources.kinds import KINDS
 from cachemgr.pool import pins, room
 from cachemgr.pool.pool import INGEST_LEASE_S, Want
 from cachemgr.pool.records import PIN_KINDS, PUBLIC, ImageAccess, PoolImage, PoolPin, checked_digest
@@ -324,6 +325,7 @@ def resume(node: NodeContext, ingest: Ingest) -> PoolTransfer | None:
         return None
     schemes = SCHEMES if is_privileged else node.config.user_schemes
     is_complete = origin.name == image.uri and (is_privileged or origin.scheme != "file")
+    is_complete = is_complete and not KINDS[origin.scheme].is_signed
     if not wanted or not is_complete or origin.scheme not in schemes:
         return None
     want = Want(

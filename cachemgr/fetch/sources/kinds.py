@@ -11,10 +11,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Kind:
-    """`form` is how an address is written. Users may add from it unless the configuration says otherwise."""
+    """`form` is how an address is written. Users may add from it unless the configuration says otherwise.
+
+    Of what is `signed` the service gives nodes an address for each transfer: they have no key of their own.
+    """
 
     form: str
     is_for_users: bool = False
+    is_signed: bool = False
 
 
 KINDS = {
@@ -23,6 +27,7 @@ KINDS = {
     "https": Kind("https://host/path", is_for_users=True),
     "docker": Kind("docker://host/name:tag", is_for_users=True),
     "oras": Kind("oras://host/name:tag", is_for_users=True),
+    "s3": Kind("s3://bucket/key", is_signed=True),
     "ssh": Kind("ssh://user@host/path"),
     "sftp": Kind("sftp://user@host/path"),
     "rsync": Kind("rsync://host/module/path"),

@@ -60,6 +60,13 @@ def _registry(location: Location, settings: SourceSettings, clock: Clock, valida
     return RegistrySource(location, settings.registries, settings.web, clock, validator)
 
 
+def _signed(location: Location, settings: SourceSettings, clock: Clock, validator: str | None) -> AnySource:
+    raise Unsuitable(
+        f"{location.name} cannot be read by a node itself: outriderd signs such addresses for the buckets of "
+        "its configuration; name it in a reservation or a job"
+    )
+
+
 MAKERS: dict[str, Maker] = {
     "file": lambda location, settings, clock, validator: FileSource(location, validator),
     "http": lambda location, settings, clock, validator: WebSource(location, settings.web, clock, validator),
@@ -68,6 +75,7 @@ MAKERS: dict[str, Maker] = {
     "sftp": lambda location, settings, clock, validator: SftpSource(location, settings.ssh, clock, validator),
     "rsync": _rsync,
     **dict.fromkeys(references.SCHEMES, _registry),
+    "s3": _signed,
 }
 
 

@@ -18,6 +18,7 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 HOST = re.compile(
     r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?|(?=[0-9A-Fa-f.]*:)[0-9A-Fa-f:.]+(?:%[A-Za-z0-9]+)?"
 )
+BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
 UNPRINTABLE = re.compile(r"[\x00-\x20\x7f-\x9f]")
 # A server of rsync expands these, so that one URI could name many files.
@@ -75,6 +76,8 @@ def parse(uri: str) -> Location:
         if parts.netloc not in ("", "localhost"):
             raise BadRequest(f"the URI {uri!r} names host {parts.netloc!r}: a file:// URI is of this host")
         return _local(unquote(parts.path), uri)
+    if scheme == "s3":
+        return _object(uri)
     if scheme not in WITH_HOST:
         return _plain(uri, scheme)
     if not HOST.fullmatch(host):
@@ -117,6 +120,28 @@ def _web(uri: str) -> Location:
         password=None if parts.password is None else unquote(parts.password),
         target=target,
     )
+
+
+def _object(uri: str) -> Location:
+    """The bucket is the host: which store has it is the site's to say."""
+    parts = urlsplit(uri)
+    if not BUCKET.fullmatch(parts.netloc):
+        raise BadRequest(f"the URI {uri!r} is not s3://bucket/key: {parts.netloc!r} is no bucket's name")
+    if parts.query or parts.fragment or not uri.isascii():
+        raise BadRequest(
+            f"the URI {uri!r} has a query, fragment or letters beyond ASCII: write %3F, %23, %C3%A9"
+        )
+    path = unquote(parts.path)
+    # Servers on the way make one address of these and others, and a signature is for one.
+    if (
+        not path.strip("/")
+        or path.endswith("/")
+        or any(each in ("", ".", "..") for each in path[1:].split("/"))
+    ):
+        raise BadRequest(
+            f"the URI {uri!r} names no object: its key is empty, or has a part that is, or is a dot"
+        )
+    return Location(scheme="s3", path=path, host=parts.netloc, target=parts.path)
 
 
 def _remote(uri: str, scheme: str, host: str, port: int | None) -> Location:

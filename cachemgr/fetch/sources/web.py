@@ -184,6 +184,11 @@ def _origin(location: Location) -> tuple[str, str, int | None]:
 
 def _redirected(location: Location, head: ResponseHead) -> Location:
     target = head.headers.get("location", "")
+    if not target:
+        # S3 says so of a bucket in another region.
+        region = head.headers.get("x-amz-bucket-region", "")[:40]
+        where = f"; the bucket is in the region {region}" if region else ""
+        raise SourceFault(f"the server says {head.status} and no other address{where}", is_final=True)
     base = f"{location.scheme}://{f'[{location.host}]' if ':' in location.host else location.host}"
     base += location.target if location.port is None else f":{location.port}{location.target}"
     try:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from outrider.service.ports import FoundImage, ImageTrouble, Readers
 
 SHOWN = 10
-Made = Callable[[str, str], str | None]
-"""From an address and a digest. That somebody names a digest shows no right to what has it."""
+Made = Callable[[str, str, int | None], str | None]
+"""From an address, a digest, and until when it is needed if that is known. That somebody
+names a digest shows no right to what has it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,8 +29,11 @@ class CatalogueImage:
 class Catalogue:
     """Names and what they stand for. What is not an address is looked for here."""
 
-    def __init__(self, images: Iterable[CatalogueImage] = (), made: Made = lambda uri, digest: None) -> None:
-        """`made` tells where nodes fetch what the service itself has made of what an address names."""
+    def __init__(
+        self, images: Iterable[CatalogueImage] = (), made: Made = lambda uri, digest, until_s: None
+    ) -> None:
+        """`made` tells where nodes fetch what an address names if they could not by it: what the service has
+        made of it, or a signed address."""
         self._made = made
         self._images = {image.name: image for image in sorted(images, key=lambda image: image.name)}
 
@@ -38,9 +42,9 @@ class Catalogue:
         found = self._images.get(uri)
         return uri if found is None else found.uri
 
-    def made(self, uri: str, digest: str) -> str | None:
-        """Where an image is that the service has made of what the address names; None of all others."""
-        return self._made(uri, digest)
+    def made(self, uri: str, digest: str, until_s: int | None = None) -> str | None:
+        """Where nodes fetch what they could not by this address; None of all others."""
+        return self._made(uri, digest, until_s)
 
     def readers_of(self, uri: str) -> Readers | None:
         """For whom a private image of the catalogue is."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import BadRequest, Unsuitable
@@ -19,11 +19,13 @@ from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.uris import Location, parse
 from cachemgr.instances.formats import HEAD_BYTES, admitted
 from outrider.service.images import registries, web
+from outrider.service.images.buckets import Asker, Buckets
 from outrider.service.images.catalogue import Catalogue
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.hashing import Hashes
 from outrider.service.images.logins import Logins
 from outrider.service.images.opening import NOBODY, OpenAs
+from outrider.service.images.tokens import TokenHosts
 from outrider.service.ports import FoundImage, ImageTrouble, Unread
 
 MOST_IMAGE_BYTES = 1 << 44
@@ -39,6 +41,8 @@ class Means:
     limit_s: float
     converter: Converter | None = None
     logins: Logins | None = None
+    buckets: Buckets = field(default_factory=Buckets)
+    tokens: TokenHosts = field(default_factory=TokenHosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +53,26 @@ class Asked:
     format: str
     is_private: bool
     uid: int
+    gids: tuple[int, ...] = ()
 
 
 Look = Callable[[Location, Asked, Means], FoundImage | Unread]
 """From an address, and what its user says of it, to size and digest, or ImageTrouble."""
 
 
-def _web(location: Location, asked: Asked, means: Means) -> FoundImage:
+def _web(location: Location, asked: Asked, means: Means) -> FoundImage | Unread:
+    host = means.tokens.find(location)
+    if host is not None:
+        who = Asker(asked.is_private, asked.uid, asked.gids)
+        return means.tokens.look(
+            host, location, asked.digest, who, means.converter, means.clock, means.limit_s
+        )
     return web.look(location, asked.digest, means.web, means.clock, means.limit_s)
+
+
+def _bucket(location: Location, asked: Asked, means: Means) -> FoundImage:
+    who = Asker(asked.is_private, asked.uid, asked.gids)
+    return means.buckets.look(location, asked.digest, who, means.clock, means.limit_s)
 
 
 def _registry(location: Location, asked: Asked, means: Means) -> FoundImage | Unread:
@@ -73,7 +89,11 @@ def _registry(location: Location, asked: Asked, means: Means) -> FoundImage | Un
     return registries.look(location, entrance, asked.format)
 
 
-LOOKS: dict[str, Look] = {"http": _web, "https": _web, **dict.fromkeys(registries.SCHEMES, _registry)}
+LOOKS: dict[str, Look] = {
+    **dict.fromkeys(("http", "https"), _web),
+    "s3": _bucket,
+    **dict.fromkeys(registries.SCHEMES, _registry),
+}
 """How the head looks an image up, by the scheme of its address. Files are read with their user's rights."""
 
 
@@ -93,13 +113,22 @@ class Resolver:
         limit_s: float = web.LOOK_S,
         converter: Converter | None = None,
         logins: Logins | None = None,
+        buckets: Buckets | None = None,
+        tokens: TokenHosts | None = None,
     ) -> None:
         self._open_as = open_as
         self._hashes = hashes
         # Never the site's netrc file: its passwords are not for whoever may name an address.
         web_settings = web_settings or WebSettings()
         self._means = Means(
-            web_settings, registry_settings or RegistrySettings(), clock, limit_s, converter, logins
+            web_settings,
+            registry_settings or RegistrySettings(),
+            clock,
+            limit_s,
+            converter,
+            logins,
+            buckets or Buckets(),
+            tokens or TokenHosts(),
         )
         self._catalogue = catalogue or Catalogue()
         self._most_bytes = most_bytes
@@ -136,7 +165,7 @@ class Resolver:
                     f"images come from {_enumerated(['file', *LOOKS])} addresses, not from "
                     f"{location.scheme}: ask the administrators to put {location.name} into the catalogue"
                 )
-            found = look(location, Asked(digest, image_format, is_private, uid), self._means)
+            found = look(location, Asked(digest, image_format, is_private, uid, gids), self._means)
         if isinstance(found, Unread):
             return self._checked_later(uri, digest, found)
         self._check(uri, digest, found)

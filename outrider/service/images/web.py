@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from cachemgr.base.clock import Clock
 from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.sources.connect import WebSettings
+from cachemgr.fetch.sources.signing import expiry_of
 from cachemgr.fetch.sources.uris import Location
 from cachemgr.fetch.sources.web import WebSource
 from cachemgr.fetch.sources.wire import ResponseHead
@@ -21,7 +23,10 @@ SUFFIX = ".sha256"
 # RFC 9530 with colons, RFC 3230 without.
 REPR_DIGEST = re.compile(r"\s*sha-256\s*=\s*:([A-Za-z0-9+/=]{44}):\s*")
 DIGEST = re.compile(r"\s*sha-256\s*=\s*([A-Za-z0-9+/=]{44})\s*", re.IGNORECASE)
+STORED = re.compile(r"([A-Za-z0-9+/]{43}=)")
 BESIDE = re.compile(r"([0-9A-Fa-f]{64})(?:[ \t]+\*?(\S.*))?")
+
+OpenSource = Callable[[Location], WebSource]
 
 
 def look(
@@ -31,16 +36,22 @@ def look(
 
     All that is asked for has to come within the limit, together.
     """
-    name, until_s = location.name, clock.monotonic_s() + limit_s
     try:
-        head, size_bytes = WebSource(location, settings, clock).look_up(
-            limit_s, {"Want-Repr-Digest": "sha-256=10", "Want-Digest": "sha-256"}
-        )
+        return look_with(location, given, lambda place: WebSource(place, settings, clock), clock, limit_s)
     except SourceFault as fault:
-        raise ImageTrouble(f"the image {name} cannot be looked up: {fault}") from fault
+        raise ImageTrouble(f"the image {location.name} cannot be looked up: {fault}") from fault
+
+
+def look_with(
+    location: Location, given: str, open_source: OpenSource, clock: Clock, limit_s: float
+) -> FoundImage:
+    """The same, however a server is asked. Raises SourceFault where it does not answer the first question."""
+    name, until_s = location.name, clock.monotonic_s() + limit_s
+    wanted = {"Want-Repr-Digest": "sha-256=10", "Want-Digest": "sha-256"}
+    head, size_bytes = open_source(location).look_up(limit_s, wanted)
     told = _told(head)
     if not given and told is None:
-        told = _beside(location, settings, clock, until_s)
+        told = _beside(location, open_source, clock, until_s)
     if not given and told is None:
         raise ImageTrouble(
             f"the server does not say the digest of {name}: write its digest (sha256sum prints it), or put "
@@ -50,7 +61,8 @@ def look(
         raise ImageTrouble(
             f"the image {name} has the digest {told} by its server, not {given}: correct the digest"
         )
-    return FoundImage(size_bytes=size_bytes, digest=given or told or "")
+    expires_s = expiry_of(location.target.partition("?")[2])
+    return FoundImage(size_bytes=size_bytes, digest=given or told or "", usable_until_s=expires_s)
 
 
 def _told(head: ResponseHead) -> str | None:
@@ -66,10 +78,18 @@ def _told(head: ResponseHead) -> str | None:
                 continue
             if len(digest) == 32:
                 return f"sha256:{digest.hex()}"
+    return _told_by_store(head)
+
+
+def _told_by_store(head: ResponseHead) -> str | None:
+    """What an object store keeps with an object. That of one in parts is no digest of its bytes."""
+    found = STORED.fullmatch(head.headers.get("x-amz-checksum-sha256", ""))
+    if found is not None and head.headers.get("x-amz-checksum-type", "FULL_OBJECT") == "FULL_OBJECT":
+        return f"sha256:{base64.b64decode(found[1]).hex()}"
     return None
 
 
-def _beside(location: Location, settings: WebSettings, clock: Clock, until_s: float) -> str | None:
+def _beside(location: Location, open_source: OpenSource, clock: Clock, until_s: float) -> str | None:
     """What a file of the image's name and `.sha256` says; None if there is none, or none in time.
 
     An address with a question mark means what only its server knows: beside it there is nothing.
@@ -77,7 +97,7 @@ def _beside(location: Location, settings: WebSettings, clock: Clock, until_s: fl
     if "?" in location.target:
         return None
     beside = replace(location, path=location.path + SUFFIX, target=location.target + SUFFIX)
-    source = WebSource(beside, settings, clock)
+    source = open_source(beside)
     try:
         _, size_bytes = source.look_up(_left_s(until_s, clock))
         if size_bytes > MOST_BESIDE_BYTES:

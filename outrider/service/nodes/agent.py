@@ -312,7 +312,7 @@ class _OrdersOfACall:
         """The same with addresses in the place of names of the site's catalogue: an administrator may
         move an image without touching what was promised, since its digest stays."""
         names = self._catalogue
-        made = names.made(order.uri, order.digest)
+        made = names.made(names.source_of(order.uri), order.digest, order.deadline_s)
         sources = order.sources if made is None or order.sources else (order.uri,)
         return replace(
             order,
@@ -420,10 +420,14 @@ class _OrdersOfACall:
         if image.readers is None:
             raise NodeTrouble(f"node {self._node} does not say who may read an image", is_away=False)
         known = {0, image.owner_uid, *image.readers.uids, *joined}
-        made = self._catalogue.made(order.uri, order.digest)
         missing = tuple(sorted(set(order.readers.uids) - known))
-        if made is not None and missing:
-            # The head has it, and has asked the registry in each of these users' names.
+        if not missing:
+            return OrderResult(order=order)
+        made = self._catalogue.made(order.uri, order.digest)
+        # Nor has who may name one object of a bucket shown a right to another by its digest.
+        is_shown = not order.uri.startswith("s3://") or image.uri == order.uri
+        if made is not None and is_shown:
+            # Each of these users has shown a right to it on the head, when it was looked up.
             allowed = AddRequest(
                 uri=order.uri,
                 digest=order.digest,
@@ -434,7 +438,7 @@ class _OrdersOfACall:
             )
             self._asking.send("add", allowed)
             return OrderResult(order=order)
-        for uid in sorted(set(order.readers.uids) - known):
+        for uid in missing:
             wanted = AddRequest(
                 uri=order.uri, digest=order.digest, size_bytes=order.size_bytes, uid=uid, private=True
             )

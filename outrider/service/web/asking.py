@@ -18,6 +18,7 @@ from outrider.service.web.errors import ErrorProblem, of_busy, of_trouble, refus
 from outrider.service.web.limits import Crew, Limits
 from outrider.service.web.requests.bodies import ReserveBody
 from outrider.service.web.requests.understanding import (
+    check_expiry,
     understand_price,
     understand_reservation,
     understand_starts,
@@ -94,12 +95,17 @@ class Asker:
         role_images = [
             None if role.image is None else await self.resolve(caller, role.image) for role in roles
         ]
+        image = await self.resolve(caller, workspace.metadata.image)
+        zone = understand_zone(body.zone)
+        for each in (image, *role_images):
+            if each is not None:
+                check_expiry(workspace, starts, each, zone)
         return Reserve(
             role_images=tuple(role_images),
             workspace=workspace,
-            image=await self.resolve(caller, workspace.metadata.image),
+            image=image,
             account=body.account,
-            zone=understand_zone(body.zone),
+            zone=zone,
             starts=starts,
             most_price=understand_price(body.max_price),
             is_best_fit=body.best_fit,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 10.0
 # What needs programs, servers or other nodes has tests of its own.
-ELSEWHERE = {"https", "docker", "oras", "ssh", "sftp", "rsync", "relay"}
+ELSEWHERE = {"s3", "https", "docker", "oras", "ssh", "sftp", "rsync", "relay"}
 
 
 def source(uri: str) -> AnySource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import threading
@@ -174,3 +175,16 @@ def test_who_asks_too_early_hears_how_far_it_is(folder: Path, registry: Registry
 
     assert "is being converted to squashfs" in words
     assert words.endswith("ask again")
+    assert "takes" not in words, "nothing was measured yet"
+
+
+def test_who_asks_too_early_hears_how_long_it_takes_by_what_was_measured(
+    folder: Path, registry: Registry
+) -> None:
+    Head(folder / "paced", registry.address).ask(push(registry, "team/first", [layer(entry("a", b"first"))]))
+    again = Head(folder / "paced", registry.address, at_once=1, wait_s=0)
+    uri = push(registry, "team/second", [layer(entry("a", b"second"))])
+
+    words = again.refusal(uri, kind=NotYet)
+
+    assert re.search(r", and (then takes|it takes) about [1-9][0-9]* s", words), words

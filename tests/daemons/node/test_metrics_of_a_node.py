@@ -14,7 +14,7 @@ from cachemgr.daemon.verbs import table as verbs
 from cachemgr.network.client import DaemonClient
 from tests.daemons.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier
 from tests.repository import ROOT
-from tools.site_tables import shown
+from tools import site_tables
 
 Start = Callable[..., Inside]
 A = "http://x/a"
@@ -98,7 +98,7 @@ def test_metric_is_used_as_the_table_says(name: str, labels: tuple[str, ...]) ->
 
 
 def test_documented_verbs_are_the_table() -> None:
-    text = shown(ROOT / "docs/reference/daemon.md")
+    text = site_tables.on_page_markdown((ROOT / "docs/reference/daemon.md").read_text())
 
     assert re.findall(r"^\| `([a-z-]+)` \{", text, re.MULTILINE) == list(verbs.VERBS)
 

@@ -13,9 +13,16 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from cachemgr.base.steady import DOUBT_S, STEP_S
-from outrider.metadata.fields import Digest, Duration, Mode, Name, Size, Uri
+from outrider.metadata.fields import Duration, Mode, Name, Size
 from outrider.metadata.validation import Section, contradiction
 from outrider.service.daemon.configuration.backend import BackendSection
+from outrider.service.daemon.configuration.images import (
+    BucketName,
+    BucketSection,
+    HostName,
+    NamedImageSection,
+    TokenSection,
+)
 from outrider.service.daemon.configuration.jobs import JobsSection
 from outrider.service.daemon.configuration.registries import ConversionsSection, RegistriesSection
 from outrider.service.daemon.configuration.reservations import ReservationsSection
@@ -300,31 +307,6 @@ class AdministratorsSection(Section):
     groups: Names = Field((), description="groups whose members may, too")
 
 
-class ReadersSection(Section):
-    """Who may use an image."""
-
-    users: Names = Field((), description="users who may use it")
-    groups: Names = Field((), description="groups whose members may use it")
-
-    @model_validator(mode="after")
-    def _is_somebody(self) -> Self:
-        if not (self.users or self.groups):
-            contradiction("names nobody: give users or groups, or leave it out for everybody")
-        return self
-
-
-class NamedImageSection(Section):
-    """An image that users may name without knowing where it is. The administrator vouches for it."""
-
-    uri: Uri = Field(description="where it is")
-    digest: Digest = Field(description="what its bytes hash to")
-    size_bytes: Size = Field(alias="size", description="its size, to the byte")
-    format: Literal["qcow2", "raw", "squashfs", "sif", "file"] | None = Field(
-        None, description="how it is packed; without it the nodes find out"
-    )
-    readers: ReadersSection | None = Field(None, description="who may use it; without it everybody")
-
-
 class LogSection(Section):
     """What is written to stderr, where systemd's journal takes it."""
 
@@ -389,6 +371,13 @@ class Config(Section):
     )
     images: Annotated[dict[Name, NamedImageSection], BeforeValidator(mapping_of_names)] = Field(
         default_factory=dict, description="the site's catalogue: names of images, and what they stand for"
+    )
+    buckets: Annotated[dict[BucketName, BucketSection], BeforeValidator(mapping_of_names)] = Field(
+        default_factory=dict, description="buckets of S3 stores, from which users name images"
+    )
+    tokens: Annotated[dict[HostName, TokenSection], BeforeValidator(mapping_of_names)] = Field(
+        default_factory=dict,
+        description="web servers that want a token of the site's, `HOST` or `HOST:PORT`: Glance and the like",
     )
     registries: RegistriesSection = Field(
         default_factory=all_defaults(RegistriesSection), description="how registries are asked"

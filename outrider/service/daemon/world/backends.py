@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from cachemgr.base.anchor import FileAnchor
@@ -18,12 +16,13 @@ from outrider.metadata.policies import Policies
 from outrider.rms.base import RmsError, RmsNode
 from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher
 from outrider.rms.twin import Twin
-from outrider.service.daemon.configuration.model import Config, NamedImageSection
-from outrider.service.daemon.errors import BackendError, ServiceInputError
+from outrider.service.daemon.configuration.model import Config
+from outrider.service.daemon.errors import BackendError
 from outrider.service.daemon.life import Providers
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.threads.loop import DeskLike
 from outrider.service.daemon.world.cluster import CLUSTERS, ClusterBackend, make_cluster
+from outrider.service.daemon.world.stores import readers_of
 from outrider.service.daemon.world.workshop import Workshop
 from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk
@@ -33,7 +32,7 @@ from outrider.service.meter import Meter
 from outrider.service.nodes.embedded import EmbeddedNodes
 from outrider.service.nodes.hooks import PoolHooks
 from outrider.service.nodes.virtual import EmbeddedError, Shape
-from outrider.service.ports import AskProgram, Ceiling, Promised, Readers, World
+from outrider.service.ports import AskProgram, Ceiling, Promised, World
 from outrider.service.settings import Settings
 from outrider.store.store import Store
 
@@ -98,6 +97,8 @@ def _resolver(
         limit_s=config.timings.lookup_s,
         converter=workshop.converter,
         logins=workshop.logins,
+        buckets=workshop.buckets,
+        tokens=workshop.tokens,
     )
 
 
@@ -213,7 +214,7 @@ class VirtualBackend:
         self._nodes.stop()
 
 
-def catalogue_of(config: Config, made: Made = lambda uri, digest: None) -> Catalogue:
+def catalogue_of(config: Config, made: Made = lambda uri, digest, until_s: None) -> Catalogue:
     """The site's images, with the numbers of those who may use them. Raises InputError."""
     images = (
         CatalogueImage(
@@ -222,31 +223,8 @@ def catalogue_of(config: Config, made: Made = lambda uri, digest: None) -> Catal
             digest=image.digest,
             size_bytes=image.size_bytes,
             format=image.format or "",
-            readers=_readers(name, image),
+            readers=readers_of(f"images.{name}", image.readers),
         )
         for name, image in config.images.items()
     )
     return Catalogue(images, made)
-
-
-def _readers(name: str, image: NamedImageSection) -> Readers | None:
-    if image.readers is None:
-        return None
-    return Readers(
-        uids=tuple(
-            _number(name, "user", each, lambda key: pwd.getpwnam(key).pw_uid) for each in image.readers.users
-        ),
-        gids=tuple(
-            _number(name, "group", each, lambda key: grp.getgrnam(key).gr_gid)
-            for each in image.readers.groups
-        ),
-    )
-
-
-def _number(image: str, kind: str, name: str, look_up: Callable[[str], int]) -> int:
-    try:
-        return look_up(name)
-    except KeyError as error:
-        raise ServiceInputError(
-            f"image {image}: there is no {kind} {name}; see images.{image}.readers"
-        ) from error

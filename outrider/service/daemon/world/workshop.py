@@ -13,6 +13,7 @@ from cachemgr.fetch.registry.session import RegistrySettings
 from cachemgr.fetch.sources.connect import WebSettings
 from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.errors import BackendError
+from outrider.service.daemon.world.stores import buckets_of, token_hosts_of
 from outrider.service.images.containers.conversion import Means
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.containers.made import MadeImages
@@ -46,6 +47,8 @@ class Workshop:
             clock,
             checker(self.registries, WebSettings(), clock),
         )
+        self.buckets = buckets_of(config)
+        self.tokens = token_hosts_of(config)
         self._made = MadeImages(
             Path(config.conversions_folder), section.size_bytes, clock, promised.needed_digests
         )
@@ -88,15 +91,23 @@ class Workshop:
         if self._relay is not None:
             self._relay.stop()
 
-    def source_of(self, uri: str, digest: str) -> str | None:
-        """Where nodes fetch what was made here of what an address names; None of what was not."""
-        if self.converter is None or uri.partition("://")[0] not in SCHEMES:
+    def source_of(self, uri: str, digest: str, until_s: int | None) -> str | None:
+        """Where nodes fetch what was made here of what an address names, or may be had by a signature alone;
+        None of all else."""
+        if uri.startswith("s3://"):
+            return self.buckets.address_of(uri, self._clock.now_s(), until_s)
+        origin = None if self.converter is None else self._origin(uri, digest)
+        path = None if origin is None else self._made.path_for(digest, *origin)
+        if path is None:
             return None
+        return f"file://{path}" if self._is_local else f"relay://{self._address}/{digest}"
+
+    def _origin(self, uri: str, digest: str) -> tuple[str, str] | None:
+        """Of what, and in whose name, something was made here of what an address names."""
+        if uri.partition("://")[0] not in SCHEMES:
+            return self.tokens.origin(uri, digest)
         try:
             reference = read_reference(uri)
         except BadRequest:
             return None
-        path = self._made.path_for(digest, reference.digest, f"{reference.address}/{reference.repository}")
-        if path is None:
-            return None
-        return f"file://{path}" if self._is_local else f"relay://{self._address}/{digest}"
+        return reference.digest, f"{reference.address}/{reference.repository}"

@@ -57,7 +57,7 @@ class ConversionNews:
     """How far a conversion has come, in words. Any thread may ask."""
 
     def __init__(self, container: Container) -> None:
-        self._all_bytes = sum(layer.size_bytes for layer in container.layers)
+        self.all_bytes = sum(layer.size_bytes for layer in container.layers)
         self._fetched = 0
         self._read = 0
         self._written = 0
@@ -79,7 +79,7 @@ class ConversionNews:
             case "":
                 return "waits for its turn"
             case "fetching":
-                return f"{in_words(self._fetched)} of {in_words(self._all_bytes)} of its layers are here"
+                return f"{in_words(self._fetched)} of {in_words(self.all_bytes)} of its layers are here"
             case "reading":
                 return f"its layers are here, {in_words(self._read)} of them are read"
         percent = min(99, 100 * self._written // max(1, self._read))

@@ -7,8 +7,10 @@ one begins it again.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from cachemgr.base.shares import Shares
@@ -24,6 +26,7 @@ from outrider.service.images.containers.conversion import (
 from outrider.service.images.containers.faults import ConversionFault
 from outrider.service.images.containers.layers import BlobSource
 from outrider.service.images.containers.made import MadeImage, Recipe
+from outrider.service.images.containers.pace import ConversionPace
 from outrider.service.meter import Log
 from outrider.service.ports import ImageTrouble, NotYet
 from outrider.service.turns import Turns
@@ -47,6 +50,7 @@ class _Job:
     uid: int
     telling: ConversionNews
     ended: threading.Event = field(default_factory=threading.Event)
+    began_s: float | None = None
     result: MadeImage | None = None
     fault: str = ""
     ended_s: float = 0.0
@@ -67,6 +71,7 @@ class Converter:
     ) -> None:
         """`user` is whom root becomes. `default_format` is that of images whose user says nothing."""
         self._means = means
+        self._pace = ConversionPace(means.made.folder / "pace" / "pace.json")
         self.default_format = default_format
         self._free = at_once
         self._user = user
@@ -112,11 +117,23 @@ class Converter:
             raise NotYet(
                 f"the image {name} is being {what}, and nothing is planned before "
                 "its size "
-                f"is known: {job.telling}; ask again"
+                f"is known: {job.telling}{self._left(job)}; ask again"
             )
         if job.result is None:
             raise ImageTrouble(f"the image {name} cannot be converted: {job.fault}")
         return job.result
+
+    def _left(self, job: _Job) -> str:
+        """How long it takes by what earlier ones took, in words; nothing where that is not known."""
+        expected_s = self._pace.expected_s(job.recipe.format, job.telling.all_bytes)
+        if expected_s is None:
+            return ""
+        if job.began_s is None:
+            return f", and then takes about {math.ceil(expected_s)} s"
+        left_s = math.ceil(expected_s - (self._means.clock.monotonic_s() - job.began_s))
+        if left_s <= 0:
+            return f", and it takes longer than the {math.ceil(expected_s)} s that were expected"
+        return f", and it takes about {left_s} s more: no start before that can be kept"
 
     def close(self) -> None:
         """Begin nothing any more, and end what runs."""
@@ -151,13 +168,19 @@ class Converter:
             threading.Thread(target=self._work, args=(taken[1],), name="conversion", daemon=True).start()
 
     def _work(self, job: _Job) -> None:
-        began_s = self._means.clock.monotonic_s()
+        began_s = job.began_s = self._means.clock.monotonic_s()
         self._log.info("conversion begins", image=job.name, format=job.recipe.format, uid=job.uid)
         try:
             means = self._means if job.recipe.format == AS_IT_IS else self._with_ids()
-            job.result = self.find(job.recipe) or convert(
-                job.container, job.recipe, job.source, means, job.telling, lambda: not self._is_closed
-            )
+            job.result = self.find(job.recipe)
+            if job.result is None:
+                job.result = convert(
+                    job.container, job.recipe, job.source, means, job.telling, lambda: not self._is_closed
+                )
+                took_s = self._means.clock.monotonic_s() - began_s
+                # An estimate that is lost is made anew at the next one.
+                with suppress(OSError):
+                    self._pace.note(job.recipe.format, job.telling.all_bytes, took_s)
         except ConversionFault as fault:
             job.fault = str(fault)
         except Exception as error:  # noqa: BLE001 - whoever waits is told, whatever it is

@@ -28,7 +28,7 @@ VERSION = 1
 MOST_RECORD_BYTES = 4_096
 MOST_RECORDS = 10_000
 BLOCK = 1 << 20
-PARTS = ("made", "records", "layers", "work")
+PARTS = ("made", "records", "layers", "work", "pace")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

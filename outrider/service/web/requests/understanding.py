@@ -18,10 +18,11 @@ from outrider.metadata.notation.amounts import memory_mib
 from outrider.metadata.notation.durations import parse_duration
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.notation.repetition import starts
-from outrider.metadata.notation.times import parse_instant
+from outrider.metadata.notation.times import format_instant, parse_instant
 from outrider.metadata.notation.zones import user_zone
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import WorkspaceFile, parse_workspace
+from outrider.service.ports import FoundImage
 from outrider.service.requests import MOST_LISTED, Modify, ShowReport
 from outrider.service.web.errors import ErrorProblem, RefusedRequest, of_faulty_file, refused
 from outrider.service.web.requests.bodies import (
@@ -88,6 +89,24 @@ def understand_starts(body: ReserveBody, workspace: WorkspaceFile, now_s: int) -
         return starts(body.every, body.until, first_s=first_s, duration_s=duration_s, now_s=now_s, zone=zone)
     except TextError as error:
         raise _fault("every", str(error)) from error
+
+
+def check_expiry(workspace: WorkspaceFile, starts: tuple[int, ...], image: FoundImage, zone: tzinfo) -> None:
+    """Refuse what may begin after the address of its image, or the key to it, has expired."""
+    deployment = workspace.deployment
+    if deployment is None or image.usable_until_s is None:
+        return
+    latest = [*starts, deployment.start_s, deployment.open_until_s]
+    if deployment.finish_by_s is not None:
+        latest.append(deployment.finish_by_s - deployment.duration_s)
+    latest_s = max(each for each in latest if each is not None)
+    if latest_s > image.usable_until_s:
+        expiry = format_instant(image.usable_until_s, zone=zone)
+        words = (
+            f"the address of its image, or the key to it, expires at {expiry}, and it may begin as late as "
+            f"{format_instant(latest_s, zone=zone)}: sign the address for longer, or begin earlier"
+        )
+        raise _fault("metadata.image.uri", words)
 
 
 def understand_price(text: str) -> int | None:

@@ -1,0 +1,79 @@
+"""What a configuration says of images that users name: the site's catalogue, and buckets of object stores."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from outrider.metadata.fields import Digest, Size, Uri
+from outrider.metadata.validation import Section, contradiction
+from outrider.service.daemon.configuration.types import Names, Path
+
+BucketName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")]
+Endpoint = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.\[\]:-]+$", max_length=256)]
+HostName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?$", max_length=255)]
+Header = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$")]
+Region = Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")]
+
+
+class ReadersSection(Section):
+    """Who may use an image."""
+
+    users: Names = Field((), description="users who may use it")
+    groups: Names = Field((), description="groups whose members may use it")
+
+    @model_validator(mode="after")
+    def _is_somebody(self) -> Self:
+        if not (self.users or self.groups):
+            contradiction("names nobody: give users or groups, or leave it out for everybody")
+        return self
+
+
+class NamedImageSection(Section):
+    """An image that users may name without knowing where it is. The administrator vouches for it."""
+
+    uri: Uri = Field(description="where it is")
+    digest: Digest = Field(description="what its bytes hash to")
+    size_bytes: Size = Field(alias="size", description="its size, to the byte")
+    format: Literal["qcow2", "raw", "squashfs", "sif", "file"] | None = Field(
+        None, description="how it is packed; without it the nodes find out"
+    )
+    readers: ReadersSection | None = Field(None, description="who may use it; without it everybody")
+
+
+class BucketSection(Section):
+    """A bucket, and in whose hands its key is. Nodes get addresses that are signed for one image each."""
+
+    endpoint: Endpoint | None = Field(
+        None, description="the store, `https://HOST[:PORT]`; without it Amazon's of the region"
+    )
+    region: Region = Field("us-east-1", description="the region that signatures name")
+    key: Path | None = Field(
+        None,
+        description="a file like `~/.aws/credentials` that only the service may read; without it the bucket "
+        "is asked as anybody may",
+    )
+    profile: str = Field("default", max_length=64, description="the key's section in that file")
+    readers: ReadersSection | None = Field(
+        None,
+        description="who may name its objects, as private images; without it everybody who may ask, whatever "
+        "the store lets others read",
+    )
+
+    @model_validator(mode="after")
+    def _is_meant(self) -> Self:
+        if self.readers is not None and self.key is None:
+            contradiction("are given, and without key everybody can read the bucket anyway", "readers")
+        return self
+
+
+class TokenSection(Section):
+    """A web server that wants a token. The head fetches its images, and nodes have them from the head."""
+
+    header: Header = Field("X-Auth-Token", description="the header in which the token goes, by TLS alone")
+    file: Path = Field(description="the token, in a file that only the service may read")
+    path: Path = Field("/", description="the folder of its images: for what is elsewhere no token is sent")
+    readers: ReadersSection | None = Field(
+        None, description="who may name its images, as private ones; without it everybody who may ask"
+    )
