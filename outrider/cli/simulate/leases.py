@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 DEFAULT_SEEDS = 5
 _COLUMNS = ("log", "system", "policy", "users", "premium", "work", "hours", "size", "seeds")
 
-_EPILOG = """The log's jobs are best effort. Reservations of some part of the machine are put into it, asked for by users
-who want them at one time. Each seed plays other days of the log, and draws other reservations; all rows of
-a table have the same draws. What follows ± is half of a 95 % interval over the seeds.
+_EPILOG = """The jobs of the log are best effort. Reservations of some part of the machine are put into it,
+asked for by users who want them at one time. Each seed plays other days of the log, and draws other
+reservations; all rows of a table have the same draws. What follows ± is half of a 95 % interval.
 
 systems
   suspend     virtual machines, suspended before a reservation and resumed after it
@@ -58,7 +58,7 @@ def add(commands: Subparsers) -> None:
     wishes.add_argument("--hours", type=positive, action="append", metavar="H",
                         help=f"mean length; {many} (default: 2)")  # fmt: skip
     wishes.add_argument("--size", choices=("small", "medium", "large"), action="append",
-                        help=f"nodes: 1-24, 25-48 or 49-72 of 144; {many} (default: medium)")  # fmt: skip
+                        help=f"1-24, 25-48, 49-72 nodes of 144; {many} (default: medium)")  # fmt: skip
     wishes.add_argument("--notice", type=not_negative, default=24, metavar="H",
                         help="how long before the start they are asked for (default: %(default)s)")  # fmt: skip
     wishes.add_argument("--no-shows", type=percent, default=0, metavar="PERCENT", help="who never come")
@@ -66,7 +66,7 @@ def add(commands: Subparsers) -> None:
     wishes.add_argument("--users", choices=("steadfast", "insistent", "falling-back", "choosing"),
                         action="append", help=f"{many} (default: all four)")  # fmt: skip
     wishes.add_argument("--premium", type=not_negative, action="append", metavar="PERCENT",
-                        help="of its length: what a reservation is dearer than best effort, to who "
+                        help="of its length, by which a reservation is dearer than best effort, to who "
                         f"chooses; {many} (default: 50)")  # fmt: skip
     _add_site(parser, many)
     runs = parser.add_argument_group("runs and output")
