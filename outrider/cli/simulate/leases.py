@@ -60,7 +60,7 @@ def add(commands: Subparsers) -> None:
     wishes.add_argument("--size", choices=("small", "medium", "large"), action="append",
                         help=f"1-24, 25-48, 49-72 nodes of 144; {many} (default: medium)")  # fmt: skip
     wishes.add_argument("--notice", type=not_negative, default=24, metavar="H",
-                        help="how long before the start they are asked for (default: %(default)s)")  # fmt: skip
+                        help="how long before their start they are asked for (default: 24)")  # fmt: skip
     wishes.add_argument("--no-shows", type=percent, default=0, metavar="PERCENT", help="who never come")
     wishes.add_argument("--early", type=percent, default=0, metavar="PERCENT", help="who end early")
     wishes.add_argument("--users", choices=("steadfast", "insistent", "falling-back", "choosing"),
@@ -91,7 +91,7 @@ def _add_site(parser: Parser, many: str) -> None:
                        help="at which it reads it (default: %(default)s)")  # fmt: skip
     group.add_argument("--shared-disk", action="store_true",
                        help="all nodes write to one file system, at these rates together")  # fmt: skip
-    group.add_argument("--slowdown", type=percent, default=10, metavar="PERCENT",
+    group.add_argument("--slowdown", type=not_negative, default=10, metavar="PERCENT",
                        help="in a virtual machine (default: %(default)s)")  # fmt: skip
     group.add_argument("--checkpoints", type=positive, default=60, metavar="MINUTES",
                        help="how often jobs save themselves (default: %(default)s)")  # fmt: skip
