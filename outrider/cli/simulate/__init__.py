@@ -13,9 +13,10 @@ from outrider.cli.simulate import (
     options,
     run,
     savings,
+    sweep,
     switch,
     table,
-)
+)  # fmt: skip
 
 _EPILOG = """examples:
   outrider sim demo
@@ -34,7 +35,7 @@ def add(commands: Subparsers) -> None:
     )
     parser.set_defaults(command=_no_command)
     below = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
-    for module in (demo, table, figure, options, run, savings, switch, leases, convert, generate):
+    for module in (demo, table, figure, options, run, savings, switch, leases, sweep, convert, generate):
         module.add(below)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SEEDS = 5
 _COLUMNS = ("log", "system", "policy", "users", "premium", "work", "hours", "size", "seeds")
+CSV_HEADER = (*_COLUMNS, "metric", "mean", "error", "half_width")
 
 _EPILOG = """The jobs of the log are best effort. Reservations of some part of the machine are put into it,
 asked for by users who want them at one time. Each seed plays other days of the log, and draws other
@@ -174,7 +175,7 @@ def leases(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json({"rows": rows})
     elif arguments.csv:
-        print_csv((*_COLUMNS, "metric", "mean", "error", "half_width"), csv_lines(rows))
+        print_csv(CSV_HEADER, csv_lines(rows))
     else:
         print(screen(rows))
 

@@ -80,7 +80,7 @@ def run_case(case: LeaseCase) -> LeaseMeasures:
 
 def alone(case: LeaseCase) -> LeaseCase:
     """The same without anybody who wants a reservation: what the ratios are over."""
-    nobody = replace(case.injection, work_percent=0)
+    nobody = Injection(work_percent=0)
     return replace(case, injection=nobody, policy="all", users="steadfast", premium_percent=50)
 
 
