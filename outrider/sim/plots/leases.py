@@ -47,4 +47,6 @@ def _group(row: LeaseRow) -> str:
 
 
 def _kind(row: LeaseRow) -> str:
-    return f"{row.case.users}, {row.case.injection.name}"
+    case = row.case
+    premium = f" at {case.premium_percent} %" if case.users == "choosing" else ""
+    return f"{case.users}{premium}, {case.injection.name}"

@@ -43,7 +43,7 @@ def test_picture_has_a_bar_for_each_model_of_users(tmp_path: Path) -> None:
 
     assert main([*FEW, "--policy", "all", "--users", "choosing", "--picture", str(picture)]) == 0
 
-    assert "choosing, 20%x2hxmedium" in picture.read_text()
+    assert "choosing at 50 %, 20%x2hxmedium" in picture.read_text()
 
 
 @pytest.mark.parametrize(
