@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from outrider.cli.arguments import Parser, Subparsers
 from outrider.cli.errors import InputError
-from outrider.cli.simulate import convert, demo, figure, generate, options, run, savings, switch, table
+from outrider.cli.simulate import (
+    convert,
+    demo,
+    figure,
+    generate,
+    leases,
+    options,
+    run,
+    savings,
+    sweep,
+    switch,
+    table,
+)  # fmt: skip
 
 _EPILOG = """examples:
   outrider sim demo
@@ -23,7 +35,7 @@ def add(commands: Subparsers) -> None:
     )
     parser.set_defaults(command=_no_command)
     below = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
-    for module in (demo, table, figure, options, run, savings, switch, convert, generate):
+    for module in (demo, table, figure, options, run, savings, switch, leases, sweep, convert, generate):
         module.add(below)
 
 

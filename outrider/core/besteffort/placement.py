@@ -150,6 +150,7 @@ def resumed(
     """Segments for the rest of something suspended, on the same nodes or, if allowed, on others."""
     rules = board.rules.suspension
     overhead_s = rules.overhead_s(workspace.resources)
+    resuming_s = rules.resuming_s(overhead_s)
     rows = board.everything.rows
     here = plan_run(rows, board.disks, shares, from_s, work_s, rules, overhead_s, is_resumed=True)
     if not rules.is_migrating:
@@ -163,19 +164,19 @@ def resumed(
         board.everything,
         instances=sum(share.instances for share in shares),
         need=need,
-        duration_s=overhead_s + work_s,
+        duration_s=resuming_s + work_s,
         start_s=there_from_s,
         available=board.book.available,
     )
     start_s = sweep.advance()
-    if start_s is None or (here is not None and here[-1].end_s <= start_s + overhead_s + work_s):
+    if start_s is None or (here is not None and here[-1].end_s <= start_s + resuming_s + work_s):
         return here
     fits = fit(
         board.everything,
         instances=sum(share.instances for share in shares),
         need=need,
         start_s=start_s,
-        end_s=start_s + overhead_s + work_s,
+        end_s=start_s + resuming_s + work_s,
         available=board.book.available,
     )
     assert not isinstance(fits, int)

@@ -392,7 +392,7 @@ class BestEffortQueue:
         left = [segment for segment in old if segment.end_s > now_s]
         from_s = min(now_s, left[0].start_s)
         overhead_s = rules.overhead_s(run.workspace.resources)
-        if not rules.is_migrating and is_tight(board.everything.rows, left, from_s, overhead_s):
+        if not rules.is_migrating and is_tight(board.everything.rows, left, from_s, overhead_s, rules):
             return False
         board.vacate(run, now_s)
         rest = self._rest(run, now_s)

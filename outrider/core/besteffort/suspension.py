@@ -9,7 +9,7 @@ node. A segment too short to be worth its overhead is not used.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -28,8 +28,14 @@ class SuspensionRules:
     is_allowed: bool = True
     disk_bytes_per_s: int | None = None
     """Memory is written and read at this rate; None makes it free and instantaneous."""
+    read_bytes_per_s: int | None = None
+    """Memory is read at this rate; None: as it is written."""
+    restart_s: int = 0
+    """What each resumption takes beside reading: what a job that saves itself has to do again."""
     is_serialised: bool = True
     """Whether the instances of one node write and read one after the other."""
+    is_shared: bool = False
+    """Whether all nodes write to and read from one file system, one instance of the site after the other."""
     is_migrating: bool = False
     """Whether what is suspended may be resumed on other nodes."""
     migration_bytes_per_s: int = 12_500_000
@@ -50,9 +56,26 @@ class SuspensionRules:
             return 0
         return -(-memory_bytes(resources) // self.disk_bytes_per_s)
 
+    def reading_s(self, writing_s: int) -> int:
+        """How long it takes to read what is written in that time."""
+        if self.disk_bytes_per_s is None or self.read_bytes_per_s is None:
+            return writing_s
+        return -(-writing_s * self.disk_bytes_per_s // self.read_bytes_per_s)
+
+    def resuming_s(self, writing_s: int) -> int:
+        """What resuming one instance takes, if no other one is in the way."""
+        return self.reading_s(writing_s) + self.restart_s
+
+    def disk_of(self, node: int) -> int:
+        """The disk that a node writes to; a shared one is the first node's."""
+        return 0 if self.is_shared else node
+
     def migration_seconds(self, resources: Resources, image_bytes: int) -> int:
         """What moving one suspended instance to another node takes."""
         return -(-(memory_bytes(resources) + image_bytes) // self.migration_bytes_per_s)
+
+
+_RULES = SuspensionRules()
 
 
 def memory_bytes(resources: Resources) -> int:
@@ -231,13 +254,22 @@ def plan_run(
     return None
 
 
-def is_tight(rows: Sequence[NodeTimeline], segments: Sequence[Segment], from_s: int, overhead_s: int) -> bool:
+def is_tight(
+    rows: Sequence[NodeTimeline],
+    segments: Sequence[Segment],
+    from_s: int,
+    overhead_s: int,
+    rules: SuspensionRules = _RULES,
+) -> bool:
     """Whether planned segments can end no earlier on their nodes: their shares are never free together
     between them, and no segment waits for a disk. They begin at `from_s` at the earliest."""
     for segment in segments:
         shares = segment.shares
-        lost_s = max(segment.resume_s, segment.suspend_s)
-        if lost_s and lost_s > max(share.instances for share in shares) * overhead_s:
+        counts = [share.instances for share in shares]
+        in_turn = sum(counts) if rules.is_shared else max(counts)
+        if segment.suspend_s > in_turn * overhead_s:
+            return False
+        if segment.resume_s > in_turn * rules.reading_s(overhead_s) + rules.restart_s:
             return False
         if from_s < segment.start_s and next_fit(rows, shares, from_s, segment.start_s) < segment.start_s:
             return False
@@ -266,7 +298,8 @@ def suspending(
     """What must be taken before `end_s` so that every node's disk has written all by then."""
     if not overhead_s or not rules.is_serialised:
         return Overhead(overhead_s) if overhead_s else _NOTHING
-    disk = _on_disks(shares, overhead_s, lambda node, length_s: disks[node].latest_start(end_s, length_s))
+    lengths = _lengths(shares, overhead_s, rules)
+    disk = tuple((node, disks[node].latest_start(end_s, length_s), length_s) for node, length_s in lengths)
     return Overhead(end_s - min(start_s for _, start_s, _ in disk), disk)
 
 
@@ -278,15 +311,22 @@ def _resuming(
     rules: SuspensionRules,
 ) -> Overhead:
     """What must be taken after `start_s` so that every node's disk has read all."""
-    if not overhead_s or not rules.is_serialised:
-        return Overhead(overhead_s) if overhead_s else _NOTHING
-    disk = _on_disks(shares, overhead_s, lambda node, length_s: disks[node].earliest_start(start_s, length_s))
-    return Overhead(max(begin_s + length_s for _, begin_s, length_s in disk) - start_s, disk)
+    reading_s = rules.reading_s(overhead_s)
+    if not reading_s or not rules.is_serialised:
+        seconds = reading_s + rules.restart_s
+        return Overhead(seconds) if seconds else _NOTHING
+    lengths = _lengths(shares, reading_s, rules)
+    disk = tuple(
+        (node, disks[node].earliest_start(start_s, length_s), length_s) for node, length_s in lengths
+    )
+    read_s = max(begin_s + length_s for _, begin_s, length_s in disk)
+    return Overhead(read_s - start_s + rules.restart_s, disk)
 
 
-def _on_disks(
-    shares: Sequence[SegmentShare], overhead_s: int, start: Callable[[int, int], int]
-) -> tuple[tuple[int, int, int], ...]:
-    """When each share's node is busy with it: (node, start, seconds), one instance after the other."""
-    lengths = [(share.node, overhead_s * share.instances) for share in shares]
-    return tuple((node, start(node, length_s), length_s) for node, length_s in lengths)
+def _lengths(
+    shares: Sequence[SegmentShare], each_s: int, rules: SuspensionRules
+) -> tuple[tuple[int, int], ...]:
+    """For how long each disk is busy, one instance after the other."""
+    if rules.is_shared:
+        return ((rules.disk_of(0), each_s * sum(share.instances for share in shares)),)
+    return tuple((share.node, each_s * share.instances) for share in shares)

@@ -91,25 +91,26 @@ def busy_until(board: QueueBoard, now_s: int) -> dict[int, int]:
         for run in board.runs.values()
         if _overhead_s(board, run) and (current := _current(run, now_s)) is not None
     ]
+    rules = board.rules.suspension
     ready_s: dict[int, int] = {}
     lengths: dict[int, list[int]] = {}
     for run, current in running:
         for share in current.shares:
             # What is being resumed is resumed first.
             resumed_s = max(now_s, current.start_s + current.resume_s)
-            ready_s[share.node] = max(ready_s.get(share.node, now_s), resumed_s)
-            lengths.setdefault(share.node, []).append(_overhead_s(board, run) * share.instances)
-    is_serialised = board.rules.suspension.is_serialised
+            disk = rules.disk_of(share.node)
+            ready_s[disk] = max(ready_s.get(disk, now_s), resumed_s)
+            lengths.setdefault(disk, []).append(_overhead_s(board, run) * share.instances)
     written_s = {
-        node: board.disks[node].safe_by(from_s, lengths[node])
-        if is_serialised
-        else from_s + max(lengths[node])
-        for node, from_s in ready_s.items()
+        disk: board.disks[disk].safe_by(from_s, lengths[disk])
+        if rules.is_serialised
+        else from_s + max(lengths[disk])
+        for disk, from_s in ready_s.items()
     }
     busy: dict[int, int] = {}
     for _, current in running:
         nodes = [share.node for share in current.shares]
-        away_s = min(current.end_s, max(written_s[node] for node in nodes))
+        away_s = min(current.end_s, max(written_s[rules.disk_of(node)] for node in nodes))
         for node in nodes:
             busy[node] = max(busy.get(node, away_s), away_s)
     return busy

@@ -153,7 +153,10 @@ class _Clearing:
         if self._board.rules.yielding is Yielding.YOUNGEST:
             return (*oldest, len(runs))
         rules, away_s = self._board.rules.suspension, self._end_s - self._start_s
-        lost_s = sum(run.together * (away_s + 2 * rules.overhead_s(run.workspace.resources)) for run in runs)
+        lost_s = 0
+        for run in runs:
+            writing_s = rules.overhead_s(run.workspace.resources)
+            lost_s += run.together * (away_s + writing_s + rules.resuming_s(writing_s))
         return (lost_s, *oldest)
 
     def _next(self, site: _Site, node: int, count: int) -> tuple[Price, list[BestEffortRun]]:

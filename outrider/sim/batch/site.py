@@ -41,7 +41,7 @@ class Delays:
 
 
 @dataclass(slots=True)
-class _Running:
+class RunningJob:
     """A job that has nodes."""
 
     job: SimulatedJob
@@ -67,7 +67,7 @@ class BatchSite(Simulation):
         self._starter = starter
         self._delays = delays or Delays()
         self._queue = BatchQueue(nodes, starter)
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, RunningJob] = {}
         self._seen: dict[str, Blocked] = {}
         self.requeued: dict[str, int] = {}
         """How often each job was sent back."""
@@ -150,12 +150,12 @@ class BatchSite(Simulation):
             job, nodes = self._queue.job(name), self._queue.names(place.nodes)
             start_s = self.now_s + self._delays.start_s
             self._queue.begin(name, nodes, start_s)
-            run = self._running[name] = _Running(job=job, nodes=nodes, start_s=start_s)
+            run = self._running[name] = RunningJob(job=job, nodes=nodes, start_s=start_s)
             self._at(start_s + min(job.work_s, job.limit_s), EventOrder.END, self._job_ends, run)
         if walk.planned:
             self._wake_at(max(self.now_s + 1, min(place.start_s for place in walk.planned.values())))
 
-    def _job_ends(self, run: _Running) -> None:
+    def _job_ends(self, run: RunningJob) -> None:
         if self._running.get(run.job.name) is not run:
             return
         name = run.job.name
@@ -235,7 +235,7 @@ class BatchSite(Simulation):
                     self._at(at_s, EventOrder.FAULT, self._make_way, run, entry.reservation)
         self._wake()
 
-    def _make_way(self, run: _Running, reservation: Reservation) -> None:
+    def _make_way(self, run: RunningJob, reservation: Reservation) -> None:
         name = run.job.name
         if self._running.get(name) is not run or self._entry(reservation) is None:
             return
@@ -243,7 +243,7 @@ class BatchSite(Simulation):
         self.requeued[name] = self.requeued.get(name, 0) + 1
         self._at(self.now_s + self._delays.end_s, EventOrder.END, self._nodes_are_free, name, run.job)
 
-    def _may_go(self, run: _Running) -> bool:
+    def _may_go(self, run: RunningJob) -> bool:
         return self._submissions[run.job.name].workspace.is_preemptible
 
     def _fewest_lost(self, plan: ReservationPlan, now_s: int) -> ReservationPlan:

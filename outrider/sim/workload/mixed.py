@@ -6,8 +6,8 @@ open (spreads, lead times, what happens past the end) follows its trace generato
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from outrider.core.model import Resources, Workspace
@@ -61,6 +61,10 @@ class MixedParameters:
     slots_per_node: int = 2
     attempts: int = 5_000
     images: ImageShares = field(default_factory=skewed_images)
+    ar_duration_s: tuple[int, int] | None = None
+    """Lengths of reservations are uniform between these; None: as wide as work and share ask for."""
+    is_known_early: bool = True
+    """Whether every reservation is known from the beginning, or only when its request arrives."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share_best_effort < 1:
@@ -74,6 +78,10 @@ class MixedParameters:
             raise ValueError("requests, durations and instances per transfer are 1 or more")
         if not 0 < self.work_low_s <= self.work_high_s:
             raise ValueError(f"work of {self.work_low_s} to {self.work_high_s} s is not a range")
+        if self.ar_duration_s is not None and not 0 < self.ar_duration_s[0] <= self.ar_duration_s[1]:
+            raise ValueError(f"reservations of {self.ar_duration_s} s are not a range")
+        if not (0 <= self.lead_low <= self.lead_high and 0 <= self.spread <= 1 and self.granularity_s > 0):
+            raise ValueError("leads are a range, a spread is 0 to 1, and times are rounded to 1 s or more")
 
     @property
     def slots(self) -> int:
@@ -105,7 +113,6 @@ def mixed_trace(parameters: MixedParameters, *, name: str = "mixed") -> Trace:
     for _ in range(parameters.attempts):
         submissions = _draw(parameters, random)
         if _is_wanted(submissions, parameters):
-            # Every reservation is known from the beginning, but keeps its start.
             submissions.sort(key=lambda submission: submission.at_s)
             return Trace(
                 name=name,
@@ -136,6 +143,33 @@ def row_parameters(label: str, seed: int | str) -> MixedParameters:
         )
     except (KeyError, ValueError) as error:
         raise ValueError(f"no row {label!r}; rows are like {ROWS[0]!r}") from error
+
+
+def mixture(parts: Sequence[MixedParameters], *, name: str = "mixture") -> Trace:
+    """Several kinds of mixed trace in one: each has its part of the requests and of the work.
+
+    A workspace's name begins with the number of its kind, from 1 on.
+    """
+    share = len(parts)
+    submissions: list[TraceSubmission] = []
+    for number, whole in enumerate(parts, 1):
+        part = replace(
+            whole,
+            requests=max(1, whole.requests // share),
+            work_low_s=whole.work_low_s // share,
+            work_high_s=whole.work_high_s // share,
+        )
+        submissions += [
+            replace(each, workspace=replace(each.workspace, name=f"{number}-{each.workspace.name}"))
+            for each in mixed_trace(part, name=f"{name}, part {number}").submissions
+        ]
+    submissions.sort(key=lambda submission: submission.at_s)
+    nodes = max((part.nodes, part.slots_per_node) for part in parts)
+    return Trace(
+        name=name,
+        submissions=tuple(submissions),
+        nodes=uniform_nodes(nodes[0], Resources.of(cpus=nodes[1])),
+    )
 
 
 def all_thirty_six(seed: int | str) -> Iterator[tuple[str, Trace]]:
@@ -183,7 +217,8 @@ def _draw(parameters: MixedParameters, random: Random) -> list[TraceSubmission]:
             at_s, last_s = arrival_s, arrival_s
         else:
             workspace = _reservation(parameters, number, arrival_s, random)
-            at_s, last_s = 0, workspace.start_s or 0
+            # Who is known from the beginning keeps its start.
+            at_s, last_s = 0 if parameters.is_known_early else arrival_s, workspace.start_s or 0
         if last_s <= parameters.length_s:
             submissions.append(TraceSubmission(at_s=at_s, workspace=workspace, run_s=workspace.duration_s))
     return submissions
@@ -206,7 +241,10 @@ def _best_effort(parameters: MixedParameters, number: int, random: Random) -> Wo
 def _reservation(parameters: MixedParameters, number: int, arrival_s: int, random: Random) -> Workspace:
     grain_s = parameters.granularity_s
     instances = random.randint(parameters.ar_nodes_low, parameters.ar_nodes_high)
-    lasts_s = _spread(parameters.ar_mean_s, parameters.spread, random)
+    if parameters.ar_duration_s is None:
+        lasts_s = _spread(parameters.ar_mean_s, parameters.spread, random)
+    else:
+        lasts_s = random.uniform(*parameters.ar_duration_s)
     transfers = -(-instances // parameters.instances_per_transfer)
     lead = 1 + random.uniform(parameters.lead_low, parameters.lead_high)
     start_s = arrival_s + round(transfers * parameters.transfer_s * lead)

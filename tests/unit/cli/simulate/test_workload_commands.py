@@ -10,6 +10,7 @@ from outrider.cli.main import main
 from outrider.sim.workload.formats.convert import read_trace
 from outrider.sim.workload.formats.swf import read_log
 from outrider.sim.workload.formats.thesis import published_trace
+from outrider.sim.workload.trace import Trace
 from tests.repository import ROOT
 
 
@@ -63,3 +64,75 @@ def test_reservations_do_not_become_jobs_silently(tmp_path: Path, capsys: pytest
     assert main(["sim", "convert", str(native), str(log)]) != 0
     assert "reservation" in capsys.readouterr().err
     assert not log.exists()
+
+
+ROW = "long,000-025,25-75"
+
+
+def drawn(tmp_path: Path, *line: str) -> Trace:
+    path = tmp_path / "drawn.jsonl"
+    assert main(["sim", "generate", "mixed", "--row", ROW, *line, "-o", str(path)]) == 0
+    return read_trace(path)
+
+
+def test_every_parameter_of_the_mixed_generator_is_taken(tmp_path: Path) -> None:
+    trace = drawn(
+        tmp_path,
+        *(
+            "--requests",
+            "60",
+            "--length",
+            "7200",
+            "--nodes",
+            "4",
+            "--slots",
+            "3",
+            "--best-effort-share",
+            "40",
+        ),
+        *("--tolerance", "30", "--best-effort-mean", "500", "--best-effort-deviation", "0", "--spread", "20"),
+        *("--work", "1000-90000", "--reservation-nodes", "2-3", "--reservation-duration", "600-900"),
+        *("--lead", "100-100", "--transfer", "20", "--granularity", "30", "--attempts", "200"),
+        *("--images", "2", "--image-size", "1GB", "--instances-per-transfer", "3", "--late"),
+    )
+
+    leases = [each for each in trace.submissions if not each.workspace.is_best_effort]
+    jobs = [each.workspace for each in trace.submissions if each.workspace.is_best_effort]
+    assert leases
+    assert jobs
+    assert [node.capacity["cpus"] for node in trace.nodes] == [3] * 4
+    assert {job.duration_s for job in jobs} == {500}
+    assert {image.size_bytes for each in trace.submissions if (image := each.workspace.image)} == {10**9}
+    assert len({image.uri for each in trace.submissions if (image := each.workspace.image)}) == 2
+    for each in leases:
+        workspace, start_s = each.workspace, each.workspace.start_s or 0
+        assert workspace.instances in (2, 3)
+        assert 600 <= workspace.duration_s <= 900
+        assert start_s % 30 == workspace.duration_s % 30 == 0
+        # One transfer of 20 s for up to three instances, and as long again, rounded up to 30 s.
+        assert start_s == -(-(each.at_s + 40) // 30) * 30 <= 7200 + 30
+
+
+def test_a_mixture_has_every_row_with_its_part(tmp_path: Path) -> None:
+    trace = drawn(tmp_path, "--row", "short,075-100,75-25")
+
+    work: dict[str, int] = {}
+    for each in trace.submissions:
+        kind = each.workspace.name.partition("-")[0]
+        work[kind] = work.get(kind, 0) + each.workspace.instances * each.workspace.duration_s
+    # 10 to 10.5 hours of 16 slots, half of it of each row.
+    assert all(16 * 36_000 / 2 <= each <= 16 * 37_800 / 2 for each in work.values())
+    assert sorted(work) == ["1", "2"]
+    nodes = {each.workspace.instances for each in trace.submissions if each.workspace.start_s is not None}
+    assert min(nodes) <= 4
+    assert max(nodes) >= 13
+
+
+@pytest.mark.parametrize(
+    "line", [["--work", "5"], ["--reservation-nodes", "3-2"], ["--reservation-nodes", "9-99"]]
+)
+def test_impossible_parameters_are_refused(line: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "drawn.jsonl"
+
+    assert main(["sim", "generate", "mixed", "--row", ROW, *line, "-o", str(path)]) == 1
+    assert not path.exists()

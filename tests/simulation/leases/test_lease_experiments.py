@@ -1,0 +1,190 @@
+"""Experiments on leases: what is drawn, what users do, and what is counted, worked out by hand."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import pytest
+
+from outrider.core.model import Workspace
+from outrider.sim.leases.experiment import LeaseCase, run_cases
+from outrider.sim.leases.injection import ALL_INJECTIONS, DAY_S, INSTANCE, Injection, injected, mixed_with
+from outrider.sim.leases.measures import LeaseMeasures, measure_leases
+from outrider.sim.leases.systems import SYSTEMS, LeaseBatchSite, SystemTerms, site
+from outrider.sim.leases.users import Lessees
+from outrider.sim.workload.nodes import uniform_nodes
+from outrider.sim.workload.trace import TraceSubmission
+from outrider.sim.world import Simulation
+from tests.repository import ROOT
+
+FREE = SystemTerms(write_mb_per_s=1_000_000, read_mb_per_s=1_000_000, slowdown_percent=0)
+LOG = str(ROOT / "tests" / "data" / "datastar-excerpt.swf")
+
+
+def job(name: str, at_s: int, run_s: int, nodes: int = 1, limit_s: int | None = None) -> TraceSubmission:
+    workspace = Workspace(name=name, instances=nodes, resources=INSTANCE, duration_s=limit_s or run_s)
+    return TraceSubmission(at_s=at_s, workspace=workspace, run_s=run_s)
+
+
+def lease(name: str, at_s: int, start_s: int, lasts_s: int, nodes: int = 1) -> TraceSubmission:
+    workspace = Workspace(name=name, instances=nodes, resources=INSTANCE, duration_s=lasts_s, start_s=start_s)
+    return TraceSubmission(at_s=at_s, workspace=workspace, run_s=lasts_s)
+
+
+def ran(
+    nodes: int,
+    jobs: list[TraceSubmission],
+    leases: list[TraceSubmission],
+    *,
+    system: str = "suspend",
+    policy: str = "all",
+    users: str = "steadfast",
+    terms: SystemTerms = FREE,
+    length_s: int = 1000,
+) -> tuple[Simulation, Lessees, LeaseMeasures]:
+    who = Lessees(model=users, seed="1")
+    trace = mixed_with("t", jobs, leases, uniform_nodes(nodes, INSTANCE))
+    world = site(system, policy, terms, trace, who)
+    outcome = world.run()
+    found = measure_leases(
+        outcome,
+        tuple(jobs),
+        who.stories,
+        length_s=length_s,
+        lost=world.lost if isinstance(world, LeaseBatchSite) else (),
+        rate_bytes_per_s=1,
+    )
+    return world, who, found
+
+
+@pytest.mark.parametrize(("percent", "size", "count"), [(5, "large", 43), (30, "small", 1231)])
+def test_as_many_reservations_are_drawn_as_haizeas_files_have(percent: int, size: str, count: int) -> None:
+    """Its files for 30 days, 144 nodes and two hours have 43 to 1,231 of them."""
+    wishes = Injection(work_percent=percent, hours=2, size=size)
+    drawn = injected(wishes, nodes=144, length_s=30 * DAY_S, seed=1)
+    work = sum(each.workspace.instances * each.workspace.duration_s for each in drawn)
+
+    assert len(drawn) == pytest.approx(count, rel=0.06)
+    assert work == pytest.approx(144 * 30 * DAY_S * percent / 100, rel=0.02)
+    assert all(0.75 <= each.workspace.duration_s / 7200 <= 1.25 for each in drawn)
+
+
+def test_there_are_the_papers_seventy_two_and_each_is_drawn_alike_twice() -> None:
+    assert len(set(ALL_INJECTIONS)) == 6 * 4 * 3
+    for wishes in ALL_INJECTIONS[::11]:
+        once, again = (injected(wishes, nodes=100, length_s=10 * DAY_S, seed=3) for _ in range(2))
+        assert once == again
+        assert once != injected(wishes, nodes=100, length_s=10 * DAY_S, seed=4)
+        assert all(each.at_s == max(0, (each.workspace.start_s or 0) - DAY_S) for each in once)
+
+
+def test_no_shows_and_early_ends_change_nothing_else() -> None:
+    plain = Injection()
+    some = Injection(no_show_percent=20, early_percent=30)
+    whole = injected(plain, nodes=100, length_s=30 * DAY_S, seed=1)
+    other = injected(some, nodes=100, length_s=30 * DAY_S, seed=1)
+
+    assert [each.workspace for each in whole] == [each.workspace for each in other]
+    absent = sum(each.run_s == 0 for each in other)
+    early = sum(0 < each.run_s < each.workspace.duration_s for each in other)
+    assert absent / len(other) == pytest.approx(0.2, abs=0.12)
+    assert early / len(other) == pytest.approx(0.3, abs=0.12)
+
+
+TAKEN = [lease("first", 0, 100, 100)]
+
+
+def test_the_steadfast_ask_once_and_go() -> None:
+    _, who, found = ran(1, [job("j", 0, 50)], [*TAKEN, lease("second", 1, 150, 100)])
+
+    assert (found.asked, found.accepted, found.rejected) == (2, 1, 1)
+    assert who.stories["second"].start_s is None
+    assert not who.stories["second"].is_best_effort
+
+
+def test_the_insistent_ask_for_two_hours_later() -> None:
+    _, who, found = ran(1, [job("j", 0, 50)], [*TAKEN, lease("second", 1, 150, 100)], users="insistent")
+
+    assert (found.accepted, who.stories["second"].asked, who.stories["second"].start_s) == (2, 2, 150 + 7200)
+
+
+def test_who_falls_back_comes_as_best_effort_when_he_wanted_to_begin() -> None:
+    world, _, found = ran(1, [job("j", 0, 50)], [*TAKEN, lease("second", 1, 150, 100)], users="falling-back")
+
+    [run] = [run for run in world.outcome.done if run.workspace == "second"]
+    assert (run.submit_s, run.start_s, run.end_s) == (150, 200, 300)
+    # Half as long again as on a machine of its own; the job and the first got what they wanted.
+    assert found.served == pytest.approx(100 * (50 + 100 + 100 / 1.5) / 250)
+
+
+def test_who_chooses_takes_best_effort_while_nobody_waits_and_reserves_when_all_wait() -> None:
+    idle = [job(f"j{number}", 100 * number, 10) for number in range(40)]
+    busy = [job(f"j{number}", 0, 100, limit_s=100) for number in range(40)]
+    wishes = [lease(f"l{number}", 4000, 5000 + 200 * number, 100) for number in range(20)]
+
+    _, _, calm = ran(1, idle, wishes, users="choosing", length_s=10_000)
+    _, _, full = ran(1, busy, wishes, users="choosing", length_s=10_000)
+
+    # One in ten decides by lot.
+    assert calm.chose_best_effort >= 16
+    assert full.chose_best_effort <= 4
+
+
+def test_time_is_counted_by_what_the_nodes_do() -> None:
+    terms = SystemTerms(write_mb_per_s=10, read_mb_per_s=20, slowdown_percent=0)
+    written_s = ceil((1024 << 20) / 10**7)
+    read_s = ceil(written_s / 2)
+
+    _, _, found = ran(2, [job("j", 0, 600)], [lease("l", 0, 400, 100, nodes=2)], terms=terms)
+
+    assert (written_s, read_s) == (108, 54)
+    each = {
+        "leased": 2 * 100, "suspending": written_s, "resuming": read_s, "best_effort": 600, "lost": 0
+    }  # fmt: skip
+    for name, seconds in each.items():
+        assert getattr(found, name) == pytest.approx(100 * seconds / 2000)
+    assert found.idle == pytest.approx(100 * (2000 - sum(each.values())) / 2000)
+    assert found.slowdown == pytest.approx((500 + read_s + 600 - (400 - written_s)) / 600)
+
+
+def test_slowdown_divides_by_the_time_on_a_machine_of_ones_own() -> None:
+    terms = SystemTerms(slowdown_percent=10)
+    _, _, virtual = ran(1, [job("j", 0, 600)], [], terms=terms)
+    _, _, real = ran(1, [job("j", 0, 600)], [], terms=terms, system="whole")
+
+    assert virtual.slowdown == pytest.approx(1.1)
+    assert real.slowdown == pytest.approx(1.0)
+
+
+def test_what_is_killed_is_lost_and_begun_anew() -> None:
+    _, _, found = ran(1, [job("j", 0, 300)], [lease("l", 100, 200, 100)], system="requeue")
+
+    assert found.lost == pytest.approx(100 * 200 / 1000)
+    assert found.slowdown == pytest.approx((300 + 300) / 300)
+
+
+def test_a_plain_scheduler_refuses_what_would_disturb_a_job() -> None:
+    _, _, found = ran(1, [job("j", 0, 300)], [lease("l", 100, 200, 100)], system="plain")
+
+    assert (found.rejected, found.lost) == (1, 0.0)
+    assert found.all_best_effort_h == pytest.approx(300 / 3600, abs=0.01)
+
+
+def test_a_policy_that_needs_outriders_queue_is_refused_beside_another_one() -> None:
+    with pytest.raises(ValueError, match="protect=20 predicts a queue"):
+        ran(1, [job("j", 0, 10)], [], system="plain", policy="protect=20")
+    with pytest.raises(ValueError, match="choose from all, none"):
+        ran(1, [job("j", 0, 10)], [], policy="hour-share=101")
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_system_gives_the_same_answer_twice(system: str) -> None:
+    case = LeaseCase(
+        log=LOG, from_day=101, days=2, processors_per_node=8, system=system, users="choosing", images=2
+    )
+
+    once, again = (run_cases([case], seeds=[1, 2], workers=1) for _ in range(2))
+
+    assert once == again
+    shares = ("idle", "leased", "best_effort", "suspending", "resuming", "lost")
+    assert sum(once[0].metrics[name].mean for name in shares) == pytest.approx(100)
