@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import Unsuitable
 from cachemgr.fetch.faults import SourceFault
+from cachemgr.fetch.registry.signing import LONGEST_S, Signer, SigningKey, object_path
 from cachemgr.fetch.sources.connect import Terms, WebSettings, address_of
-from cachemgr.fetch.sources.signing import LONGEST_S, Signer, SigningKey, object_path
 from cachemgr.fetch.sources.uris import Location, parse
 from cachemgr.fetch.sources.web import WebSource
 from cachemgr.fetch.sources.wire import ResponseHead
