@@ -8,7 +8,6 @@ import os
 from cachemgr.base.errors import BadRequest, CacheError, NeverFits, NoRoom, NotAllowed, NotInPool, WrongBytes
 from cachemgr.base.hashing import ThreadedHasher
 from cachemgr.base.sizes import in_words
-from cachemgr.config import SCHEMES
 from cachemgr.daemon.transfers import layers
 from cachemgr.daemon.transfers.places import close_files
 from cachemgr.daemon.transfers.transfer import PoolTransfer
@@ -17,7 +16,7 @@ from cachemgr.daemon.verbs.shapes import image_entry, transfer_entry, transfer_p
 from cachemgr.fetch.bring import BringOrder, Origin, bring, name_it
 from cachemgr.fetch.carrier import open_origin, origin_of, pinned, user_origin
 from cachemgr.fetch.registry.references import SCHEMES as REGISTRIES
-from cachemgr.fetch.sources.kinds import KINDS
+from cachemgr.fetch.sources.kinds import RESUMED
 from cachemgr.pool import pins, room
 from cachemgr.pool.pool import INGEST_LEASE_S, Want
 from cachemgr.pool.records import PIN_KINDS, PUBLIC, ImageAccess, PoolImage, PoolPin, checked_digest
@@ -323,9 +322,8 @@ def resume(node: NodeContext, ingest: Ingest) -> PoolTransfer | None:
         origin = origin_of(image.uri, is_trusted=is_privileged)
     except BadRequest:
         return None
-    schemes = SCHEMES if is_privileged else node.config.user_schemes
+    schemes = RESUMED if is_privileged else node.config.user_schemes
     is_complete = origin.name == image.uri and (is_privileged or origin.scheme != "file")
-    is_complete = is_complete and not KINDS[origin.scheme].is_signed
     if not wanted or not is_complete or origin.scheme not in schemes:
         return None
     want = Want(

@@ -1,1 +1,1 @@
-"""Images in registries of containers and artefacts: references, manifests, and how registries are asked."""
+"""Images in registries: references, manifests, how registries are asked; and signatures for object stores."""

@@ -33,3 +33,5 @@ KINDS = {
     "rsync": Kind("rsync://host/module/path"),
     "relay": Kind("relay://host:port/sha256:digest"),
 }
+# What a daemon goes on with by the address alone.
+RESUMED = tuple(scheme for scheme, kind in KINDS.items() if not kind.is_signed)

@@ -12,16 +12,21 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import Unsuitable
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.sources.connect import WebSettings, address_of
-from cachemgr.fetch.sources.objects import ObjectSource
-from cachemgr.fetch.sources.signing import LONGEST_S, Signer, SigningKey, object_path
+from cachemgr.fetch.registry.signing import LONGEST_S, Signer, SigningKey, object_path
+from cachemgr.fetch.sources.connect import Terms, WebSettings, address_of
 from cachemgr.fetch.sources.uris import Location, parse
+from cachemgr.fetch.sources.web import WebSource
+from cachemgr.fetch.sources.wire import ResponseHead
 from outrider.service.images.web import look_with
 from outrider.service.ports import FoundImage, ImageTrouble, Readers
+
+if TYPE_CHECKING:
+    from cachemgr.fetch.sources.web import AnyBody
 
 SPARE_S = 6 * 3_600
 """For so much longer than it is needed an address is good: transfers may be late, and begin again."""
@@ -29,6 +34,8 @@ STEP_S = 900
 """Within so long a node that is told of the same transfer again gets the same address."""
 LEAST_S = 60
 MOST_KEY_BYTES = 1 << 16
+# A store that keeps an object's sha256 tells it only if it is asked.
+CHECKSUM = {"x-amz-checksum-mode": "ENABLED"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +60,24 @@ class Bucket:
             return None
         host = address_of(parse(self.endpoint))
         return Signer(read_key(self.key_file, self.profile), self.region, host)
+
+
+class ObjectSource(WebSource):
+    """An object at its store's web address. Without a signer it is asked for as anybody may."""
+
+    def __init__(
+        self, location: Location, signer: Signer | None, settings: WebSettings, clock: Clock
+    ) -> None:
+        super().__init__(location, settings, clock)
+        self._signer = signer
+
+    def request(self, method: str, headers: dict[str, str], timeout_s: float) -> tuple[ResponseHead, AnyBody]:
+        secret: dict[str, str] = dict(CHECKSUM)
+        if self._signer is not None:
+            secret = self._signer.headers(method, self._location.target, int(self._clock.now_s()), CHECKSUM)
+        # The site has named the store's address itself, with TLS or without.
+        self._terms = Terms(secret, frozenset({address_of(self._location)}))
+        return super().request(method, headers, timeout_s)
 
 
 @dataclass(frozen=True, slots=True)

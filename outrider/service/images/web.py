@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from cachemgr.base.clock import Clock
 from cachemgr.fetch.faults import SourceFault
+from cachemgr.fetch.registry.signing import expiry_of
 from cachemgr.fetch.sources.connect import WebSettings
-from cachemgr.fetch.sources.signing import expiry_of
 from cachemgr.fetch.sources.uris import Location
 from cachemgr.fetch.sources.web import WebSource
 from cachemgr.fetch.sources.wire import ResponseHead

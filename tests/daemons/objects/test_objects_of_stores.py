@@ -14,7 +14,7 @@ import pytest
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.errors import SourceFailed, Unsuitable
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.sources.signing import expiry_of
+from cachemgr.fetch.registry.signing import expiry_of
 from cachemgr.fetch.sources.sources import SourceSettings, resolve, source_of
 from outrider.service.images import Hashes, Resolver, opener
 from outrider.service.images.buckets import Bucket, Buckets

@@ -8,13 +8,17 @@ from pydantic import Field, model_validator
 
 from outrider.metadata.fields import Digest, Size, Uri
 from outrider.metadata.validation import Section, contradiction
-from outrider.service.daemon.configuration.types import Names, Path
+from outrider.service.daemon.configuration.types import Names, Path, matching
 
-BucketName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")]
-Endpoint = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.\[\]:-]+$", max_length=256)]
-HostName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?$", max_length=255)]
-Header = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$")]
-Region = Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")]
+BucketName = Annotated[str, *matching(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "the name of a bucket")]
+Endpoint = Annotated[
+    str, *matching(r"https?://[A-Za-z0-9.\[\]:-]{1,255}", "a store: write one like https://s3.example.org")
+]
+HostName = Annotated[
+    str, *matching(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}(:[0-9]{1,5})?", "a host: write HOST or HOST:PORT")
+]
+Header = Annotated[str, *matching(r"[A-Za-z][A-Za-z0-9-]{0,63}", "the name of a header")]
+Region = Annotated[str, *matching(r"[a-z0-9-]{1,64}", "a region: write one like us-east-1")]
 
 
 class ReadersSection(Section):
@@ -73,7 +77,9 @@ class TokenSection(Section):
 
     header: Header = Field("X-Auth-Token", description="the header in which the token goes, by TLS alone")
     file: Path = Field(description="the token, in a file that only the service may read")
-    path: Path = Field("/", description="the folder of its images: for what is elsewhere no token is sent")
+    path: Path | None = Field(
+        None, description="the folder of its images: for what is elsewhere no token is sent; without it all"
+    )
     readers: ReadersSection | None = Field(
         None, description="who may name its images, as private ones; without it everybody who may ask"
     )

@@ -90,6 +90,18 @@ def _text(check: Callable[..., object], **schema: object) -> tuple[BeforeValidat
     return BeforeValidator(check), WithJsonSchema({"type": "string", **schema})
 
 
+def matching(pattern: str, wanted: str) -> tuple[BeforeValidator, WithJsonSchema]:
+    """A text that a regular expression describes in full."""
+    expression = re.compile(pattern)
+
+    def checked(value: object) -> str:
+        if not isinstance(value, str) or not expression.fullmatch(value):
+            raise TextError(f"{named(value)} is not {wanted}")
+        return value
+
+    return _text(checked, pattern=f"^(?:{pattern})$")
+
+
 Path = Annotated[str, *_text(_path, pattern="^/", examples=["/var/lib/outrider"])]
 SocketPath = Annotated[Path, AfterValidator(_socket)]
 Address = Annotated[str, *_text(_address, examples=["10.0.0.1:6820"])]

@@ -36,7 +36,7 @@ def token_hosts_of(config: Config) -> TokenHosts:
             address=address,
             header=section.header,
             file=section.file,
-            path=section.path,
+            path=section.path or "/",
             readers=readers_of(f"tokens.{address}", section.readers),
         )
         for address, section in config.tokens.items()

@@ -10,7 +10,7 @@ import calendar
 import pytest
 
 from cachemgr.base.errors import BadRequest, Unsuitable
-from cachemgr.fetch.sources.signing import Signer, SigningKey, expiry_of, object_path
+from cachemgr.fetch.registry.signing import Signer, SigningKey, expiry_of, object_path
 from cachemgr.fetch.sources.sources import SourceSettings, source_of
 from cachemgr.fetch.sources.uris import parse
 from tests.unit.cachemgr.fetch.fakes import FakeClock
