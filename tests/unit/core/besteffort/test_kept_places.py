@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.core.besteffort.jobs import schedule as schedules
 from outrider.core.besteffort.jobs.order import Order, OrderedJob, Rank, rank
 from outrider.core.besteffort.jobs.schedule import JobSchedule, ScheduledJob, ScheduleRules, Walk
 from outrider.core.model import Resources
 from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.forecast import BusyForecast, Taken
+from outrider.core.nodes.together import earliest_together
 from tests.amount import examples
 
 LAYOUT = ResourceLayout(["cpus"])
@@ -157,13 +157,16 @@ class Site:
 def searches(monkeypatch: pytest.MonkeyPatch) -> Counter[BusyForecast]:
     """How often a place was searched for in a forecast."""
     counted: Counter[BusyForecast] = Counter()
-    plain = schedules.earliest_together
 
-    def search(forecast: BusyForecast, **wanted: int) -> tuple[int, tuple[int, ...]] | None:
+    def search(
+        forecast: BusyForecast, *, need: int, count: int, duration_s: int, eligible: int, now_s: int
+    ) -> tuple[int, tuple[int, ...]] | None:
         counted[forecast] += 1
-        return plain(forecast, **wanted)
+        return earliest_together(
+            forecast, need=need, count=count, duration_s=duration_s, eligible=eligible, now_s=now_s
+        )
 
-    monkeypatch.setattr(schedules, "earliest_together", search)
+    monkeypatch.setattr("outrider.core.besteffort.jobs.schedule.earliest_together", search)
     return counted
 
 
