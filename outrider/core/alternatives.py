@@ -8,7 +8,7 @@ would be accepted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -49,11 +49,17 @@ takes much longer than a plain no."""
 
 
 def alternatives(
-    workspace: Workspace, rejected: Rejected, ask: Ask, now_s: int, delay_s: int = 0
+    workspace: Workspace,
+    rejected: Rejected,
+    ask: Ask,
+    now_s: int,
+    delay_s: int = 0,
+    lengths: Sequence[int] | None = None,
 ) -> tuple[Alternative, ...]:
     """What would be accepted instead, in the order of the kinds, without two of the same terms.
 
-    Each would still be in time if it were asked for `delay_s` later.
+    Each would still be in time if it were asked for `delay_s` later. `lengths` says for how long one node is
+    free from the request's start on, two are, and so on, if that is known: what has no nodes is not asked.
     """
 
     def ask_for_later(asked: Workspace, tells_earliest: bool) -> Accepted | Rejected:
@@ -64,7 +70,7 @@ def alternatives(
 
     found: list[Alternative] = []
     known: set[tuple[int | None, int, int]] = set()
-    for each in _all(workspace, rejected, ask_for_later, delay_s):
+    for each in _all(workspace, rejected, ask_for_later, delay_s, lengths):
         terms = (each.plan.start_s, each.workspace.instances, each.workspace.duration_s)
         if terms not in known and len(found) < MOST_ALTERNATIVES:
             known.add(terms)
@@ -83,14 +89,16 @@ def _can_wait(plan: ReservationPlan, until_s: int) -> bool:
     return min((plan.start_s, *latest)) >= until_s
 
 
-def _all(workspace: Workspace, rejected: Rejected, ask: Ask, delay_s: int) -> Iterator[Alternative]:
+def _all(
+    workspace: Workspace, rejected: Rejected, ask: Ask, delay_s: int, lengths: Sequence[int] | None
+) -> Iterator[Alternative]:
     later_s = rejected.earliest_start_s
     if later_s is not None:
         yield from _at_or_after(AlternativeKind.LATER, workspace, later_s, delay_s, ask)
     fewer = _fewer_nodes(workspace, rejected, ask)
     if fewer is not None:
         yield fewer
-    shorter = _shorter(AlternativeKind.SHORTER, workspace, ask)
+    shorter = _shorter(AlternativeKind.SHORTER, workspace, ask, lengths)
     if shorter is not None:
         yield shorter
     half = (workspace.instances + 1) // 2
@@ -103,7 +111,7 @@ def _all(workspace: Workspace, rejected: Rejected, ask: Ask, delay_s: int) -> It
         if sooner_s is not None and (later_s is None or sooner_s < later_s):
             yield from _at_or_after(AlternativeKind.FEWER_NODES_LATER, smaller, sooner_s, delay_s, ask)
         if shorter is None:
-            both = _shorter(AlternativeKind.SHORTER_WITH_FEWER, smaller, ask)
+            both = _shorter(AlternativeKind.SHORTER_WITH_FEWER, smaller, ask, lengths)
             if both is not None:
                 yield both
 
@@ -136,16 +144,25 @@ def _fewer_nodes(workspace: Workspace, rejected: Rejected, ask: Ask) -> Alternat
     return _largest(AlternativeKind.FEWER_NODES, with_nodes, 1, workspace.instances - 1, first, ask)
 
 
-def _shorter(kind: AlternativeKind, workspace: Workspace, ask: Ask) -> Alternative | None:
-    """The longest time that a bounded search finds, in whole minutes if it is minutes at all."""
+def _shorter(
+    kind: AlternativeKind, workspace: Workspace, ask: Ask, lengths: Sequence[int] | None
+) -> Alternative | None:
+    """The longest time that a bounded search finds, in whole minutes if it is minutes at all; first as long
+    as enough nodes are free."""
     unit_s = MINUTE_S if workspace.duration_s >= LEAST_SHARE * MINUTE_S else 1
     most = (workspace.duration_s - 1) // unit_s
     least = max(1, -(-workspace.duration_s // (LEAST_SHARE * unit_s)))
+    first: int | None = None
+    if lengths is not None:
+        count = workspace.instances
+        first = min(most, (lengths[count - 1] if count <= len(lengths) else 0) // unit_s)
+        if first < least:
+            return None
 
     def lasting(count: int) -> Workspace:
         return replace(workspace, duration_s=count * unit_s)
 
-    return _largest(kind, lasting, least, most, None, ask)
+    return _largest(kind, lasting, least, most, first, ask)
 
 
 def _largest(
@@ -166,7 +183,7 @@ def _largest(
         answer = ask(workspace, False)
         if isinstance(answer, Accepted):
             found = Alternative(kind=kind, workspace=workspace, plan=answer.plan)
-            # The refusal has counted: there is no room for more.
+            # It has been counted: there is no room for more.
             least = most + 1 if number == first else number + 1
         else:
             most = number - 1

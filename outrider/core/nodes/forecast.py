@@ -48,7 +48,7 @@ class BusyForecast:
         self._known_rows: dict[int, NodeTimeline] = {}
         """Made when they are asked for, of what is known."""
         self._rows: dict[int, NodeTimeline] = {}
-        """The same with what is expected."""
+        """The same with what is expected; where nothing is, the very same tables."""
         self._openings: OrderedDict[int, FreeOrder] = OrderedDict()
         self._edges: list[tuple[int, str]] = []
         """When what is known begins and ends, and under which name, in order; the past is dropped."""
@@ -83,9 +83,12 @@ class BusyForecast:
         """Something more is expected to be taken, until `expect_nothing`."""
         if taken.start_s >= taken.end_s:
             return
-        self._expected.setdefault(taken.node, []).append(taken)
+        expected = self._expected.setdefault(taken.node, [])
+        expected.append(taken)
         row = self._rows.get(taken.node)
-        if row is not None:
+        if len(expected) == 1:
+            self._rows.pop(taken.node, None)
+        elif row is not None:
             self._enter(row, taken)
         for each in self._openings.values():
             each.stale((taken.node,))
@@ -108,7 +111,7 @@ class BusyForecast:
 
     def free_from(self, node: int, need: int, from_s: int, duration_s: int) -> int:
         """The first instant from `from_s` on from which `need` is free for so long; FOREVER if none."""
-        row = self._row(node)
+        row = self._rows.get(node) or self._row(node)
         if row is None:
             return from_s if self._layout.fits(need, self._capacities[node]) else FOREVER
         return row.first_gap(need, from_s, duration_s)
@@ -160,9 +163,11 @@ class BusyForecast:
         if row is not None:
             return row
         expected = self._expected.get(node)
-        if not expected:
-            return self._known_rows.get(node) or self._known_row(node)
         known = self._known_row(node)
+        if not expected:
+            if known is not None:
+                self._rows[node] = known
+            return known
         row = self._rows[node] = NodeTimeline(self._layout, self._capacities[node])
         if known is not None:
             row.times, row.free = known.times.copy(), known.free.copy()

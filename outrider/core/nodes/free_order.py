@@ -52,7 +52,7 @@ class FreeOrder:
             if bound_s < FOREVER:
                 lapsed.append((bound_s, node))
         later = (each for each in self._later if eligible >> each[1] & 1)
-        yield from merge(later, sorted(lapsed))
+        yield from merge(later, sorted(lapsed)) if lapsed else later
 
     def _refresh(self, now_s: int) -> None:
         """Look at the nodes of which something else is taken: one by one, or at many in one go."""

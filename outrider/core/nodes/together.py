@@ -29,8 +29,9 @@ def earliest_together(
     later than the answer, until as many can start together.
     """
     at_s = now_s if from_s is None else max(now_s, from_s)
+    known: dict[int, int] = {}
     while True:
-        starts = _earliest(forecast, need, count, duration_s, eligible, now_s, at_s, there_s)
+        starts = _earliest(forecast, need, count, duration_s, eligible, now_s, at_s, there_s, known)
         if len(starts) < count:
             return None
         latest_s = max(start_s for start_s, _ in starts)
@@ -48,15 +49,19 @@ def _earliest(
     now_s: int,
     at_s: int,
     there_s: Mapping[int, int],
+    known: dict[int, int],
 ) -> list[tuple[int, int]]:
-    """The nodes on which something can start first from an instant on, each by itself; ties by number."""
+    """The nodes on which something can start first from an instant on, each by itself; ties by number. Those
+    starts that are `known` from an earlier instant are still right if they are not before this one."""
     found: list[tuple[int, int]] = []
     at_once = 0
     for bound_s, node in forecast.openings(need, now_s, eligible):
         if len(found) == count and bound_s > -found[0][0]:
             break
-        from_s = max(at_s, bound_s, there_s.get(node, 0))
-        start_s = forecast.free_from(node, need, from_s, duration_s)
+        start_s = known.get(node, -1)
+        if start_s < at_s:
+            from_s = max(at_s, bound_s, there_s.get(node, 0) if there_s else 0)
+            start_s = known[node] = forecast.free_from(node, need, from_s, duration_s)
         if start_s == FOREVER:
             continue
         if len(found) < count:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from outrider.core.alternatives import Alternative, alternatives
 from outrider.core.model import Workspace
+from outrider.core.nodes.free_lengths import longest_free
 from outrider.core.reservations.admission import Accepted, Rejected
 from outrider.metadata.conversion import deployment_of
 from outrider.metadata.notation.hostlists import fold
@@ -57,6 +58,7 @@ class Negotiation:
             lambda workspace, tells_earliest: self._ask(wish, workspace, tells_earliest=tells_earliest),
             self._site.now_s,
             self._site.settings.offers_held_s,
+            None if rejected.refusal.room is None else self._lengths(wish.workspace),
         )
         held = HeldNames()
         if not request.is_plan:
@@ -81,6 +83,19 @@ class Negotiation:
         """What other terms would be answered. The site's own program is asked when they are accepted."""
         asked = replace(wish, workspace=workspace)
         return self._admission.answer(asked, None, tells_earliest=tells_earliest)
+
+    def _lengths(self, workspace: Workspace) -> list[int] | None:
+        """For how long one node is free, two are, and so on; None if that depends on more than nodes."""
+        book, start_s = self._site.book, workspace.start_s
+        if start_s is None or workspace.finish_by_s is not None or workspace.is_immediate:
+            return None
+        return longest_free(
+            book.timeline,
+            need=book.timeline.layout.pack(workspace.resources),
+            at_s=start_s,
+            available=book.available,
+            most_per_node=workspace.most_per_node,
+        )
 
     def _offer(self, found: Alternative, name: str) -> Offer:
         nodes = self._site.book.timeline.nodes

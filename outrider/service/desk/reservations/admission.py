@@ -171,21 +171,24 @@ class ReservationAdmission:
         if never is not None:
             return self._allowed(wish, never)
 
-        def asked() -> Accepted | Rejected:
+        def asked(*, tells_earliest: bool) -> Accepted | Rejected:
             return assess(
                 site.book,
                 wish.workspace,
                 site.now_s,
                 policy=self._policy(wish),
-                tells_earliest=tells_earliest and wish.document.open is None,
+                tells_earliest=tells_earliest,
                 choice=self._gentlest,
                 review=self._review("", wish),
             )
 
+        tells_earliest = tells_earliest and wish.document.open is None
         with uncrowded(site, wish.workspace) as is_less:
-            admission = asked()
+            admission = asked(tells_earliest=tells_earliest and not is_less)
         # Of what is refused all nodes are told, and the earliest start on any of them.
-        return self._allowed(wish, asked() if is_less and isinstance(admission, Rejected) else admission)
+        if is_less and isinstance(admission, Rejected):
+            admission = asked(tells_earliest=tells_earliest)
+        return self._allowed(wish, admission)
 
     def _decide(
         self, wish: Wish, program: PolicyRefusal | None

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.core.besteffort.jobs import schedule as schedules
 from outrider.core.besteffort.jobs.order import Order, OrderedJob, Rank, rank
 from outrider.core.besteffort.jobs.schedule import JobSchedule, ScheduledJob, ScheduleRules, Walk
 from outrider.core.model import Resources
 from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.forecast import BusyForecast, Taken
+from outrider.core.nodes.together import earliest_together
 from tests.amount import examples
 
 LAYOUT = ResourceLayout(["cpus"])
@@ -157,13 +157,16 @@ class Site:
 def searches(monkeypatch: pytest.MonkeyPatch) -> Counter[BusyForecast]:
     """How often a place was searched for in a forecast."""
     counted: Counter[BusyForecast] = Counter()
-    plain = schedules.earliest_together
 
-    def search(forecast: BusyForecast, **wanted: int) -> tuple[int, tuple[int, ...]] | None:
+    def search(
+        forecast: BusyForecast, *, need: int, count: int, duration_s: int, eligible: int, now_s: int
+    ) -> tuple[int, tuple[int, ...]] | None:
         counted[forecast] += 1
-        return plain(forecast, **wanted)
+        return earliest_together(
+            forecast, need=need, count=count, duration_s=duration_s, eligible=eligible, now_s=now_s
+        )
 
-    monkeypatch.setattr(schedules, "earliest_together", search)
+    monkeypatch.setattr("outrider.core.besteffort.jobs.schedule.earliest_together", search)
     return counted
 
 
@@ -192,3 +195,25 @@ def test_places_that_nothing_has_touched_are_not_looked_for_again(searches: Coun
         name: place.start_s for name, place in before.planned.items()
     }
     assert searches[site.forecast] == searched > 0
+
+
+@pytest.mark.parametrize("rule", ["easy", "conservative"])
+def test_place_gets_other_nodes_when_one_behind_it_has_started_on_one_of_its_own(rule: str) -> None:
+    """Of nodes that are free in time those that are free sooner are taken, and then the first by number."""
+    forecast = BusyForecast(LAYOUT, [cpus(2)] * 4)
+    forecast.know("run", tuple(Taken(node=node, start_s=0, end_s=10) for node in range(3)))
+    schedule = JobSchedule(forecast, RULES[rule])
+    for number, (nodes, limit_s) in enumerate(((2, 50), (1, 10))):
+        order = OrderedJob(key=str(number), submitted_s=number, nodes_wanted=nodes, limit_s=limit_s)
+        job = ScheduledJob(
+            name=str(number), nodes_wanted=nodes, need=cpus(2), limit_s=limit_s, eligible=0b1111
+        )
+        schedule.put(job, rank(Order.FCFS, order, 0))
+    first = schedule.walk(0, 0b1111)
+    second = schedule.walk(0, 0b1111)
+
+    # Node 3 is free at once and so the first choice of the job that waits. The other one runs there until 10,
+    # when all four nodes become free at once.
+    assert first.starts["1"].nodes == (3,)
+    assert (first.planned["0"].start_s, first.planned["0"].nodes) == (10, (0, 3))
+    assert (second.planned["0"].start_s, second.planned["0"].nodes) == (10, (0, 1))
