@@ -61,6 +61,9 @@ class JobRelease:
         """Hold or release a job, as its image is where it may start, or is not."""
         if entry.stage is Stage.RUNNING or entry.job.state not in WAITING or entry.bound:
             return
+        if entry.options.asked is not None:
+            # It is held, and looks for nodes when it has its new size.
+            return
         usable = self._jobs.usable(entry.ready)
         if entry.job.is_hint:
             # It starts when and where the batch system likes, with its image or without.
