@@ -120,9 +120,13 @@ def parse_job_lines(text: str) -> JobLines:
     is_preemptible = _preemptible(found)
     is_machine = _machine(found)
     if options and is_machine:
-        raise TextError("option and run: vm contradict each other, since a machine has one node: leave one out")
+        raise TextError(
+            "option and run: vm contradict each other, since a machine has one node: leave one out"
+        )
     if "finish-by" in found and not options:
-        raise TextError("finish-by says nothing without options: write option: nodes=2 time=60, or leave it out")
+        raise TextError(
+            "finish-by says nothing without options: write option: nodes=2 time=60, or leave it out"
+        )
     return JobLines(
         image=_matching("image", found["image"], _IMAGE, "an address or a name without blanks"),
         digest=_matching("digest", found["digest"].lower(), _DIGEST, "sha256: and 64 hexadecimal digits")

@@ -46,7 +46,9 @@ def read_job_options(texts: Sequence[str]) -> tuple[JobOption, ...]:
         except TextError as error:
             raise TextError(f"option {number}: {error}") from error
         if any(option.nodes == other.nodes for other in found):
-            raise TextError(f"option {number}: another one has {option.nodes} nodes, too: keep the shorter one")
+            raise TextError(
+                f"option {number}: another one has {option.nodes} nodes, too: keep the shorter one"
+            )
         found.append(option)
     return tuple(found)
 

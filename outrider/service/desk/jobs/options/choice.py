@@ -67,13 +67,13 @@ def has_size(job: RmsJob, option: JobOption) -> bool:
     """Whether that is the size that a job has in the batch system."""
     limit_s = job.limit_s
     return (
-        job.nodes_wanted == option.nodes
-        and limit_s is not None
-        and 0 <= limit_s - option.limit_s < ROUNDED_S
+        job.nodes_wanted == option.nodes and limit_s is not None and 0 <= limit_s - option.limit_s < ROUNDED_S
     )
 
 
-def best(expected: Sequence[Expected], finish_by_s: int | None, current: int | None) -> tuple[int, str] | None:
+def best(
+    expected: Sequence[Expected], finish_by_s: int | None, current: int | None
+) -> tuple[int, str] | None:
     """The option that is to be, by its index, and why; None if nothing is expected of any."""
     in_time = [each for each in expected if finish_by_s is not None and each.end_s <= finish_by_s]
     index, reason = choose([_possible(each, has_deadline=bool(in_time)) for each in in_time or expected])
