@@ -200,6 +200,12 @@ local function give_size(job_desc, values)
   if environment then environment[OPTIONS] = table.concat(counts, " ") end
 end
 
+-- A job that another one submits does not inherit its options.
+local function forget_options(job_desc)
+  local environment = read(job_desc, "script") and read(job_desc, "environment")
+  if environment and read(environment, OPTIONS) then environment[OPTIONS] = "" end
+end
+
 -- Why a job cannot be managed that is right in itself; nil if it can.
 local function obstacle(job_desc, is_held)
   local comment, is_stopped = comment_of(job_desc)
@@ -272,7 +278,7 @@ local function manage(job_desc, statement)
   if #faults > 0 then return slurm.ERROR end
 
   if values.run then give_machine(job_desc, values) end
-  if values.option then give_size(job_desc, values) end
+  if values.option then give_size(job_desc, values) else forget_options(job_desc) end
   local begin_s = read(job_desc, "begin_time")
   if type(begin_s) ~= "number" or NO_VALUES[begin_s] then begin_s = nil end
   local comment, is_stopped = comment_of(job_desc)

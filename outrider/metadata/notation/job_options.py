@@ -1,4 +1,4 @@
-"""The options of a job in its lines, `option: nodes=2 time=60` each, and the time by which it is to have ended.
+"""The options of a job in its lines, `option: nodes=2 time=60` each, and when it is to have ended.
 
 They are narrower than those of a reservation, since a batch system changes no more of a job that waits than
 its nodes and its limit; plugins/slurm/outrider_metadata.lua reads the same.
@@ -71,7 +71,10 @@ def write_finish_by(at_s: int) -> str:
 
 def _option(text: str) -> JobOption:
     found: dict[str, str] = {}
-    for part in re.split(r"[ \t]+", text) if text else [""]:
+    # No other blanks, as in the submit filter.
+    for part in text.replace("\t", " ").split(" "):
+        if not part:
+            continue
         split = _PART.fullmatch(part)
         if split is None:
             raise TextError(f"{shown(part)} is not of the form key=value, as in nodes=2 time=60")

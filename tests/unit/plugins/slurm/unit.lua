@@ -237,6 +237,8 @@ for _, case in ipairs({
 }) do
   claim("a bad option is refused: " .. case[2], refused(with("#OUTRIDER " .. case[1] .. "\n"), case[2]))
 end
+answer, made = submit(with("", { environment = { OUTRIDER_OPTIONS = "2 4" } }))
+claim("options are not inherited", answer == 0 and made.environment.OUTRIDER_OPTIONS == "" and made.min_nodes == nil)
 claim("options without a script are refused",
   refused({ comment = "outrider:image=a;option=nodes=2 time=5" }, "only a job with a script"))
 claim("options with several tasks on a node are refused", refused(with(TWO, { num_tasks = 8 }), "one task on each"))

@@ -1,7 +1,8 @@
 """Which of a job's options is to be, of what is expected of each: a pure decision.
 
 With a deadline it is the one among those in time that needs least of the nodes; without one, or if none is in
-time, the one that ends first. What was chosen before stays unless another is better by more than forecasts vary.
+time, the one that ends first. What was chosen before stays unless another is better by more than forecasts
+vary.
 """
 
 from __future__ import annotations

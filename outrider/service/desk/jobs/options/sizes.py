@@ -1,4 +1,4 @@
-"""Sizes of jobs with options: chosen before the start, asked of the batch system, chosen again if it gets better.
+"""Sizes of jobs with options: chosen before the start, asked of the batch system, chosen again if need be.
 
 A job whose size is changed is held first, so that it cannot start with its new size where its image is not.
 What somebody else has changed stays as it is, and so does what cannot be changed; its user is told.
