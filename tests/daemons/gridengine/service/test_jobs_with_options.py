@@ -20,17 +20,26 @@ from tests.daemons.gridengine.service.jobs import (
     report,
     shown,
     submit,
-    wait_state,
+    wait_output,
     wait_told,
 )
 
 NARROW, WIDE = "option=nodes=1 time=40", "option=nodes=3 time=10"
+WHOLE = ("-pe", "each4", "4")
 OPTION = 'echo "option ${OUTRIDER_OPTION-none} on $NHOSTS"'
 
 
 def put(site: GridEngineSite, image: ServedImage, *options: str) -> str:
     named = ";".join([f"OUTRIDER=image={image.uri};digest={image.digest}", *options])
-    return submit(site, None, "-ac", named, more=OPTION)
+    return submit(site, None, *WHOLE, "-ac", named, more=OPTION)
+
+
+def occupy(site: GridEngineSite, node: str, limit_s: int) -> str:
+    """A job that takes all of a node, until it is cancelled, and says that it needs so long."""
+    queue = ("-q", f"all.q@{node}", "-l", f"h_rt={limit_s}")
+    job = submit(site, None, *WHOLE, *queue, more="sleep 600")
+    wait_output(site, job)
+    return job
 
 
 def deadline(site: GridEngineSite, minutes: int) -> str:
@@ -66,15 +75,11 @@ def test_job_takes_the_option_that_meets_its_deadline(site: GridEngineSite) -> N
 
 def test_waiting_job_is_switched_when_nodes_become_free(site: GridEngineSite) -> None:
     image = site.image("switched.qcow2", 5 * MB)
-    others = [submit(site, None, "-l", f"h_rt=18000,h=n{n}", more="sleep 600") for n in (1, 2, 3)]
-    others.append(submit(site, None, "-l", "h_rt=300,h=n4", more="sleep 600"))
-    for each in others:
-        wait_state(site, each, "r")
+    others = [occupy(site, node, 18_000) for node in ("n1", "n2", "n3")] + [occupy(site, "n4", 300)]
     job = put(site, image, NARROW, WIDE)
     before = wait_told(site, job, "option 1 of 2")
     wait_limit(site, job, "2400")
-    for each in others:
-        cancel(site, each)
+    cancel(site, *others)
     end = ended(site, job)
 
     assert "expected to end first" in before
