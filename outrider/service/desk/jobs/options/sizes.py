@@ -39,7 +39,9 @@ class JobSizes:
         """A look shows a job anew; `entry` still has what an earlier one showed."""
         state, before = entry.options, entry.job
         if job.state not in WAITING:
+            # What was given more time while it ran keeps that when it waits again.
             state.asked = None
+            state.is_changed = state.is_changed or job.limit_s != before.limit_s
         elif state.asked is not None and has_size(job, state.asked):
             state.asked = None
             self._jobs.wait_for_nodes(entry)
