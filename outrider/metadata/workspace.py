@@ -350,8 +350,8 @@ class WorkspaceFile(Section):
             )
         if self.deployment is not None and self.deployment.options and self.deployment.is_best_effort:
             found.append(
-                "deployment.options is not used without start or finish_by: a job in a queue says its sizes in "
-                "lines of its script, option: nodes=2 time=60"
+                "deployment.options is not used without start or finish_by: a job in a queue says its sizes "
+                "in lines of its script, option: nodes=2 time=60"
             )
         return tuple(found)
 
