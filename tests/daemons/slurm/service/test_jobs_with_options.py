@@ -120,7 +120,7 @@ def test_array_is_left_alone_with_a_message(site: OutriderSite) -> None:
 
 def test_hostile_lines_are_refused_with_line_and_reason(site: OutriderSite) -> None:
     image = site.image("hostile.qcow2", 5 * MB)
-    first = len(image.lines.splitlines()) + 2
+    first = SCRIPT.format(lines=image.lines, options="here").splitlines().index("here") + 1
     refused = {
         "option: nodes=-1 time=5": f'line {first}: option: "-1" is not a number of nodes',
         "option: nodes=99999999999999999999 time=5": f"line {first}: option: ",
