@@ -22,11 +22,11 @@ from outrider.service.desk.jobs.interruption.yielding import JobYielding
 from outrider.service.desk.jobs.job import JobEntry, JobImage, Stage
 from outrider.service.desk.jobs.notes import LOOKUP_S, JobNotes
 from outrider.service.desk.jobs.options.sizes import JobSizes
+from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.ordering.review import JobReview
 from outrider.service.desk.jobs.ordering.schedule import JobTurns
 from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
 from outrider.service.desk.jobs.placement import JobPlacer
-from outrider.service.desk.jobs.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.release import ORDER_LOOKS, JobRelease
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.nodes.earlier_pins import FIND_OUT_S

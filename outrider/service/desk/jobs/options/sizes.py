@@ -12,9 +12,9 @@ from outrider.rms.base import RmsJob
 from outrider.service.desk.batch.job_effects import resize_effect
 from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.jobs.options.choice import Expected, best, has_size
+from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.orders import JobOrders
 from outrider.service.desk.jobs.placement import JobPlacer
-from outrider.service.desk.jobs.queues import WAITING, JobQueues
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log
 

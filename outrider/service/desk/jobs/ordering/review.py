@@ -11,9 +11,9 @@ from collections import deque
 
 from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.jobs.options.sizes import JobSizes
+from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.ordering.schedule import JobTurns
 from outrider.service.desk.jobs.placement import JobPlacer
-from outrider.service.desk.jobs.queues import WAITING, JobQueues
 from outrider.service.desk.state.site import Site
 
 REVIEWED_AT_ONCE = 50
