@@ -69,7 +69,8 @@ def test_job_takes_the_option_that_meets_its_deadline(site: GridEngineSite) -> N
     end = ended(site, job)
 
     assert (end["failed"], end["exit_status"]) == ("0", "0"), report(site, job)
-    assert "option 2 on 3" in output(site, job)
+    told = site.outrider("explain", job, check=False).stdout
+    assert "option 2 on 3" in output(site, job), told
     assert len(site.arrived_s(image)) >= 3
 
 
