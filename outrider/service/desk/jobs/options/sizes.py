@@ -21,7 +21,7 @@ from outrider.service.meter import Log
 ORDER_LOOKS = 2
 """After so many looks that do not show the size that was asked for it is asked for again."""
 AGAIN_S = 60
-"""A size that was chosen is kept for so long at least: forecasts vary from look to look."""
+"""A size that took another's place is kept for so long at least: forecasts vary from look to look."""
 CHANGED = "its size was changed meanwhile, so its options are left alone"
 
 
@@ -91,6 +91,8 @@ class JobSizes:
         state, options = entry.options, entry.lines.options
         option = options[index]
         if index != state.index or not state.words:
+            if state.index is not None:
+                state.again_s = self._site.now_s + AGAIN_S
             state.index = index
             state.words = f"option {index + 1} of {len(options)} ({option}): {why}"
             self._jobs.note(entry, "chosen", state.words)
@@ -101,7 +103,6 @@ class JobSizes:
 
     def _ask(self, entry: JobEntry, option: JobOption) -> None:
         entry.options.asked = option
-        entry.options.again_s = self._site.now_s + AGAIN_S
         entry.released, entry.is_ordered, entry.looks = None, True, 0
         entry.stage, entry.words = Stage.WAITING, "its size is being changed"
         self._orders.order(resize_effect(entry.key, option.nodes, option.limit_s, self._site.now_s))
