@@ -246,7 +246,8 @@ class GridEngineCluster(BatchCluster):
 
     def set_global(self, **values: str) -> None:
         """Other values in the global configuration, such as prolog, jsv_url or load_report_time."""
-        text = self.run(HEAD, ["qconf", "-sconf"]).stdout.replace("\\\n", " ")
+        # A blank within a list of words would belong to the next one.
+        text = re.sub(r", *\\\n *", ",", self.run(HEAD, ["qconf", "-sconf"]).stdout).replace("\\\n", " ")
         shown = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
         self.configure("conf", conf.changed(shown, values))
 

@@ -34,7 +34,7 @@ CONFIGURATION = {
     "reporting_params": "accounting=true reporting=false flush_time=00:00:01 "
     "accounting_flush_time=00:00:00 joblog=false sharelog=00:00:00",
     "execd_params": "ENABLE_ADDGRP_KILL=true",
-    "jsv_allowed_mod": "ac,h,i,e,o,j,M,N,p,w,q_hard,l_hard,ar",
+    "jsv_allowed_mod": "ac,h,i,e,o,j,M,N,p,w,q_hard,l_hard,ar,pe_name,pe_min,pe_max",
 }
 SCHEDULER = {
     "schedule_interval": "0:0:1",

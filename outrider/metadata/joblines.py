@@ -20,6 +20,12 @@ say that the job may be requeued for a reservation, and that it is signalled so 
 
 let its script run in a virtual machine with that image, booted by a kernel of the site's or, without
 one, from the image; and the machine may be suspended for a reservation, to go on afterwards.
+
+    option: nodes=2 time=60
+    option: nodes=4 time=35
+    finish-by: 2026-01-31T14:00:00Z
+
+are sizes of which it takes one, chosen before its start, and the time by which it is to have ended.
 """
 
 from __future__ import annotations
@@ -30,11 +36,17 @@ from dataclasses import dataclass
 
 from outrider.metadata.errors import TextError, shown
 from outrider.metadata.notation.amounts import size_bytes
+from outrider.metadata.notation.job_options import (
+    JobOption,
+    read_finish_by,
+    read_job_options,
+    write_finish_by,
+)
 
 MOST_CHARACTERS = 8_192
 KEYS = (
     "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
-    "grace",
+    "grace", "option", "finish-by",
 )  # fmt: skip
 FORMATS = ("qcow2", "raw", "squashfs", "sif", "file", "layers")
 PREEMPTIBLE = ("no", "requeue", "suspend")
@@ -83,6 +95,9 @@ class JobLines:
     """The signal that it is told by beforehand; none if empty."""
     grace_s: int | None = None
     """How long it has from the signal on; None if its user has not said."""
+    options: tuple[JobOption, ...] = ()
+    """Sizes of which it takes one; none if it has the one that it was submitted with."""
+    finish_by_s: int | None = None
 
 
 def parse_job_lines(text: str) -> JobLines:
@@ -90,9 +105,13 @@ def parse_job_lines(text: str) -> JobLines:
     if len(text) > MOST_CHARACTERS:
         raise TextError(f"the lines have {len(text)} characters: at most {MOST_CHARACTERS} are read")
     found: dict[str, str] = {}
+    options: list[str] = []
     for line in _lines(text):
         if line.strip() and not line.lstrip().startswith("#"):
             key, value = _pair(line.strip())
+            if key == "option":
+                options.append(value)
+                continue
             if key in found:
                 raise TextError(f"{key} stands twice: say it once")
             found[key] = value
@@ -100,6 +119,14 @@ def parse_job_lines(text: str) -> JobLines:
         raise TextError("image is missing: write a line like image: https://images.example.org/ubuntu.qcow2")
     is_preemptible = _preemptible(found)
     is_machine = _machine(found)
+    if options and is_machine:
+        raise TextError(
+            "option and run: vm contradict each other, since a machine has one node: leave one out"
+        )
+    if "finish-by" in found and not options:
+        raise TextError(
+            "finish-by says nothing without options: write option: nodes=2 time=60, or leave it out"
+        )
     return JobLines(
         image=_matching("image", found["image"], _IMAGE, "an address or a name without blanks"),
         digest=_matching("digest", found["digest"].lower(), _DIGEST, "sha256: and 64 hexadecimal digits")
@@ -119,6 +146,8 @@ def parse_job_lines(text: str) -> JobLines:
         is_suspendable=found.get("preemptible") == "suspend",
         checkpoint=_one_of("checkpoint", found["checkpoint"], SIGNALS) if "checkpoint" in found else "",
         grace_s=_grace(found["grace"]) if "grace" in found else None,
+        options=read_job_options(options),
+        finish_by_s=read_finish_by(found["finish-by"]) if "finish-by" in found else None,
     )
 
 
@@ -136,8 +165,10 @@ def write_job_lines(lines: JobLines) -> str:
         "preemptible": "suspend" if lines.is_suspendable else "requeue" if lines.is_preemptible else "",
         "checkpoint": lines.checkpoint,
         "grace": "" if lines.grace_s is None else f"{lines.grace_s}s",
+        "finish-by": "" if lines.finish_by_s is None else write_finish_by(lines.finish_by_s),
     }
-    return "".join(f"{key}: {value}\n" for key, value in said.items() if value)
+    text = "".join(f"{key}: {value}\n" for key, value in said.items() if value)
+    return text + "".join(f"option: {option}\n" for option in lines.options)
 
 
 def _lines(text: str) -> list[str]:
@@ -154,6 +185,8 @@ def _pair(line: str) -> tuple[str, str]:
     if split is None:
         raise TextError(f"{shown(line)} is not a line of the form key: value")
     key, value = split[1].lower(), (split[2] or "").strip()
+    if key == "value":
+        raise TextError("value: jobs in queues are not weighed by a value: leave it out")
     if key not in KEYS:
         near = difflib.get_close_matches(key, KEYS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(KEYS)}"

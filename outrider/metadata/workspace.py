@@ -348,6 +348,11 @@ class WorkspaceFile(Section):
                 "deployment.preemptible is not used: only the simulator suspends best effort; a job that may "
                 "be requeued for a reservation says so in a line of its own, preemptible: requeue"
             )
+        if self.deployment is not None and self.deployment.options and self.deployment.is_best_effort:
+            found.append(
+                "deployment.options is not used without start or finish_by: a job in a queue says its sizes "
+                "in lines of its script, option: nodes=2 time=60"
+            )
         return tuple(found)
 
     @model_validator(mode="after")

@@ -25,14 +25,14 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import outrider_jsv_machines as machines
+import outrider_jsv_options as options
 from outrider_jsv_lines import MOST_KEPT_BYTES, TOO_LONG, Lines
 
 CONFIG, QUEUES = "/etc/outrider/jsv.json", "/etc/outrider/queues"
 OURS_TO_START = "outrider starts"
 WAKE = "/run/outrider/wake"
 """Opened and closed when a job is held: the service hears of that, and looks for the job."""
-METADATA, HELD, TICKET = "OUTRIDER", "OUTRIDER_HELD", "OUTRIDER_TICKET"
-MACHINE = "OUTRIDER_MACHINE"
+METADATA, HELD, TICKET, MACHINE = "OUTRIDER", "OUTRIDER_HELD", "OUTRIDER_TICKET", "OUTRIDER_MACHINE"
 HOLD, WANTED = "PARAM h u", "OUTRIDER_IMAGE_WANTED"
 ENCODED = "base64:"
 MARKED = "ENV ADD OUTRIDER_RESERVED 1"
@@ -42,7 +42,7 @@ NONE = "none"
 # The lines that a verdict depends on; of all others nothing is kept, however long they are.
 HEARD = re.compile(
     rb"PARAM (?:ac|ar|b|ckpt|cwd|h|q_hard|l_hard|global_l_hard|pe_name|USER|JOB_ID|t_min|t_max) "
-    rb"|ENV ADD OUTRIDER(?:_TICKET|_IMAGE_WANTED|_MACHINE)? "
+    rb"|ENV ADD OUTRIDER(?:_TICKET|_IMAGE_WANTED|_MACHINE|_OPTIONS)? "
 )
 OF_RESERVATIONS = ("outrider_reservation", "orsv")
 """The request without which the queue of Outrider's reservations takes no job, and its short name."""
@@ -65,6 +65,7 @@ LINES = re.compile(
     r"PARAM ac [^\x00-\x1f\x7f]+"
     r"|PARAM h u|PARAM r y|PARAM (?:global_)?l_hard [^\x00-\x1f\x7f]+|PARAM ckpt outrider_machine"
     r"|ENV ADD OUTRIDER_MACHINE run=vm[a-zA-Z0-9.,=_-]{1,100}|ENV DEL OUTRIDER_MACHINE"
+    r"|ENV ADD OUTRIDER_OPTIONS [0-9,]{1,100}|ENV DEL OUTRIDER_OPTIONS"
     r"|ENV ADD OUTRIDER_TICKET [0-9a-zA-Z._-]{1,300}"
     r"|ENV DEL OUTRIDER_TICKET|ENV ADD OUTRIDER_RESERVED 1"
     r"|RESULT STATE (?:ACCEPT|CORRECT|REJECT [ -~]{1,400})"
@@ -78,6 +79,7 @@ VALUES = {
     "name": (re.compile(r"[^\x00-\x1f\x7f]{1,200}"), "up to 200 characters on one line"),
     "preemptible": (re.compile(r"requeue|suspend|no"), "requeue, suspend or no"),
     "run": (re.compile(r"vm"), "vm, or leave it out"),
+    "finish-by": (re.compile(r"[0-9TZ:-]{1,32}"), "a time like 2026-01-31T14:00:00Z"),
     "boot": (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}"), "the name of a kernel of the site's, or disk"),
 }
 CONTEXT = re.compile(r"[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*")
@@ -180,13 +182,16 @@ def parsed(text):
         pairs = [part.partition("=") for part in text.split(";") if part.strip()]
     else:
         pairs = [("image", ":", text)]
-    found = {}
+    found, ways = {}, []
     for key, sign, value in pairs:
         key, value = key.strip(), value.strip()
-        if sign and key in ("checkpoint", "grace"):
-            raise Mistake(f"Grid Engine signals no job: leave {key} out")
+        if sign and key == "option":
+            ways.append(value)
+            continue
+        if sign and key in options.REFUSED:
+            raise Mistake(options.REFUSED[key])
         if not sign or key not in VALUES:
-            raise Mistake(f"{key[:40]!r} is not a key of its metadata: use {', '.join(VALUES)}")
+            raise Mistake(f"{key[:40]!r} is not a key of its metadata: use {', '.join(VALUES)}, option")
         if key in found:
             raise Mistake(f"{key} is named twice in its metadata")
         if VALUES[key][0].fullmatch(value) is None:
@@ -194,9 +199,10 @@ def parsed(text):
         found[key] = value
     if "image" not in found:
         raise Mistake("its metadata names no image: write -ac OUTRIDER=image=ADDRESS")
-    if machines.contradiction(found):
-        raise Mistake(machines.contradiction(found))
-    return found
+    wrong = machines.contradiction(found) or options.fault(ways, found)
+    if wrong:
+        raise Mistake(wrong)
+    return found, ways
 
 
 def decoded(word):
@@ -263,7 +269,8 @@ class Job:
             if self._waits_for_its_turn(site.queues()):
                 lines += [HOLD, self._with_context([HELD + "=1"])]
             return [*lines, "RESULT STATE CORRECT"] if lines else ACCEPTED
-        found, lines = parsed(text), []
+        found, ways = parsed(text)
+        lines = options.changes(ways, self.environment)
         added = [] if is_in_context else [METADATA + "=" + encoded(text)]
         # What belongs to a reservation has its image there when that begins.
         is_reserved = self._is_in_reservation()
@@ -272,6 +279,8 @@ class Job:
                 f"no image comes to the nodes of reservation {self.parameters['ar'][:10]}, if it is not "
                 f"Outrider's: leave out -ar; if it is, add -l {OF_RESERVATIONS[0]}=TRUE"
             )
+        if ways and is_reserved:
+            raise Mistake("a job in a reservation has nodes enough: leave option out")
         lines += self._in_machine(site, found)
         if found.get("preemptible") in ("requeue", "suspend"):
             lines.append(self._with_rerun(is_reserved))

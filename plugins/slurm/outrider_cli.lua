@@ -190,7 +190,8 @@ end
 
 -- When the image can be there, in words; nil if nobody knows.
 local function forecast(values, options)
-  if values.image:find("'", 1, true) or not is_served() then return nil end
+  -- Of a job with options nobody knows yet which size it gets.
+  if values.option or values.image:find("'", 1, true) or not is_served() then return nil end
   local answer = asked(values, options) or ""
   local fault = answer:match("^%-%-image: ([^\n]+)")
   if fault then return "its image cannot be fetched as it is named, so the job stays held: " .. fault end

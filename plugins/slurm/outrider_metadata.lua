@@ -36,7 +36,7 @@ metadata.STOP = "outrider-hold=priority" -- in front of a comment: the client as
 
 local KEYS = {
   "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
-  "grace",
+  "grace", "option", "finish-by",
 }
 local SIGNALS = { USR1 = true, USR2 = true, INT = true, HUP = true, TERM = true }
 local GRACE_UNITS = { s = true, m = true, min = true, h = true }
@@ -58,6 +58,7 @@ function metadata.shown(text)
   return '"' .. cut .. (#text > MOST_SHOWN and '…"' or '"')
 end
 local shown = metadata.shown
+metadata.options = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") .. "outrider_options.lua")(shown)
 
 -- A text without the blanks around it.
 local function trimmed(text)
@@ -317,8 +318,25 @@ function checks.grace(value)
   end
 end
 
+function checks.option(value)
+  local _, wrong = metadata.options.of(value)
+  return wrong
+end
+
+checks["finish-by"] = function(value)
+  if not metadata.options.instant_of(value, 0) then
+    return shown(value) .. " is not a time: write now+3h, 18:00, 2026-01-31T14:00 or 2026-01-31T14:00:00Z"
+  end
+end
+
+function checks.value()
+  return "jobs in queues are not weighed by a value: leave it out"
+end
+
 -- What is wrong with values that are right each by itself; nil if nothing is.
 local function contradiction(values)
+  local why = metadata.options.contradiction(values)
+  if why then return why end
   if values.preemptible == "suspend" and not values.run then
     return "preemptible is suspend, and only a job in a virtual machine can be suspended: write run: vm, too, "
       .. "or preemptible: requeue"
@@ -346,7 +364,7 @@ function metadata.checked(statement)
     local wrong
     if not check then
       wrong = "there is no such key; known are " .. table.concat(KEYS, ", ")
-    elseif values[entry.key] then
+    elseif values[entry.key] and entry.key ~= "option" then
       wrong = "is given twice: keep one"
     else
       wrong = check(entry.value)
@@ -355,7 +373,14 @@ function metadata.checked(statement)
       local key = check and entry.key or shown(entry.key)
       metadata.blame(statement, entry.at .. ": " .. key .. ": " .. wrong)
     end
-    values[entry.key] = entry.value
+    if entry.key == "option" then
+      values.option = values.option or {}
+      values.option[#values.option + 1] = entry.value
+    elseif entry.key == "finish-by" and not wrong then
+      values[entry.key] = metadata.options.instant(metadata.options.instant_of(entry.value, os.time()))
+    else
+      values[entry.key] = entry.value
+    end
   end
   if not values.image and #faults == 0 then
     metadata.blame(statement, statement.channel .. ": image is missing: say where the image is")
@@ -369,7 +394,9 @@ end
 function metadata.canonical(values)
   local lines = {}
   for _, key in ipairs(KEYS) do
-    if values[key] then lines[#lines + 1] = key .. ": " .. values[key] end
+    for _, value in ipairs(type(values[key]) == "table" and values[key] or { values[key] }) do
+      lines[#lines + 1] = key .. ": " .. value
+    end
   end
   return table.concat(lines, "\n")
 end

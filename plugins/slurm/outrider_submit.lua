@@ -25,6 +25,7 @@ local MACHINE = "/usr/lib/outrider/machine"
 local MACHINE_MIB = 256 -- what QEMU takes beside its guest's memory
 local LEAST_MACHINE_MIB, MOST_MACHINE_MIB = 32, 2 ^ 24
 local SIGUSR1 = 10
+local OPTIONS = "OUTRIDER_OPTIONS" -- of the environment: the nodes of each option, in order
 local QUEUES = "/etc/outrider/queues"
 local MOST_QUEUES_BYTES = 8192
 local NO_VALUES = { [0] = true, [65534] = true, [4294967294] = true }
@@ -165,6 +166,46 @@ local function give_machine(job_desc, values)
   job_desc.script = "#!" .. MACHINE .. " " .. options .. "\n" .. job_desc.script
 end
 
+-- Why a job cannot have several sizes as it was submitted; nil if it can.
+local function no_sizes(job_desc, is_held)
+  if not is_held then return "option: a job in a reservation has nodes enough: leave it out" end
+  if not read(job_desc, "script") then return "option: only a job with a script has options: use sbatch" end
+  local tasks, nodes = read(job_desc, "num_tasks"), read(job_desc, "min_nodes")
+  local most = type(nodes) == "number" and not NO_VALUES[nodes] and nodes or 1
+  local each = read(job_desc, "ntasks_per_node")
+  if type(tasks) == "number" and not NO_VALUES[tasks] and tasks > most
+    or type(each) == "number" and not NO_VALUES[each] and each > 1 then
+    return "option: a job with options has one task on each node: leave --ntasks out, or use --cpus-per-task"
+  end
+end
+
+-- Lets a job have the size of its first option until the service has chosen, and tells it of all.
+local function give_size(job_desc, values)
+  local deadline_s = read(job_desc, "deadline")
+  if not values["finish-by"] and type(deadline_s) == "number" and not NO_VALUES[deadline_s] then
+    values["finish-by"] = metadata.options.instant(deadline_s)
+  end
+  local array = read(job_desc, "array_inx")
+  if type(array) == "string" and array ~= "" then
+    return tell("option: the jobs of an array keep the size that it is submitted with")
+  end
+  local first = metadata.options.of(values.option[1])
+  local cpus = read(job_desc, "cpus_per_task")
+  if type(cpus) ~= "number" or NO_VALUES[cpus] then cpus = 1 end
+  job_desc.min_nodes, job_desc.max_nodes, job_desc.num_tasks = first.nodes, first.nodes, first.nodes
+  job_desc.min_cpus, job_desc.time_limit = first.nodes * cpus, first.minutes
+  local counts = {}
+  for _, value in ipairs(values.option) do counts[#counts + 1] = tostring(metadata.options.of(value).nodes) end
+  local environment = read(job_desc, "environment")
+  if environment then environment[OPTIONS] = table.concat(counts, " ") end
+end
+
+-- A job that another one submits does not inherit its options.
+local function forget_options(job_desc)
+  local environment = read(job_desc, "script") and read(job_desc, "environment")
+  if environment and read(environment, OPTIONS) then environment[OPTIONS] = "" end
+end
+
 -- Why a job cannot be managed that is right in itself; nil if it can.
 local function obstacle(job_desc, is_held)
   local comment, is_stopped = comment_of(job_desc)
@@ -230,12 +271,14 @@ local function manage(job_desc, statement)
   local is_held = reservation == nil or reservation == ""
   local why = #faults == 0 and (obstacle(job_desc, is_held)
     or values.preemptible and values.preemptible ~= "no" and unyielding(job_desc, is_held)
+    or values.option and no_sizes(job_desc, is_held)
     or values.run and no_machine(job_desc))
   if why then faults[1] = why end
   for _, fault in ipairs(faults) do tell(fault) end
   if #faults > 0 then return slurm.ERROR end
 
   if values.run then give_machine(job_desc, values) end
+  if values.option then give_size(job_desc, values) else forget_options(job_desc) end
   local begin_s = read(job_desc, "begin_time")
   if type(begin_s) ~= "number" or NO_VALUES[begin_s] then begin_s = nil end
   local comment, is_stopped = comment_of(job_desc)

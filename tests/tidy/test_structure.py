@@ -57,7 +57,7 @@ DESK = ("outrider/service/desk", "importlinter:contract:desk-rooms")
         (CORE, "untold.py", '"""A module that the contract does not name."""'),
         (DESK, "nodes/orders.py", "from outrider.service.desk.jobs.manager import JobManager"),
         (DESK, "state/site.py", "from outrider.service.desk.nodes.orders import NodeOrders"),
-        (DESK, "reservations/repair.py", "import outrider.service.desk.jobs.queues"),
+        (DESK, "reservations/repair.py", "import outrider.service.desk.jobs.ordering.queues"),
         (DESK, "jobs/release.py", "from outrider.service.desk.components import DeskComponents"),
         (DESK, "untold.py", '"""A module that the contract does not name."""'),
     ],

@@ -192,6 +192,10 @@ class GridEngine:
         # All requests are said again, since -l replaces them all.
         requests = dict(wishes.requests) | {"h_rt": str(limit_s)}
         slots = submitting.slots(nodes_wanted, found.resources, self._settings)
+        alone = self._settings.environment(1)
+        if not slots and found.nodes_wanted > 1 and alone is not None:
+            # A job keeps its environment, and with it the slots that it had.
+            slots = ["-pe", alone, "1"]
         self._alter(found, *slots, "-l", submitting.requests(requests))
 
     def note(self, job: str, text: str, start_s: int | None = None) -> None:

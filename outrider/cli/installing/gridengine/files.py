@@ -27,12 +27,16 @@ SHIPPED = {
     "suspend": "prolog/gridengine-suspend",
     "outrider_jsv_lines.py": "plugins/gridengine/outrider_jsv_lines.py",
     "outrider_jsv_machines.py": "plugins/gridengine/outrider_jsv_machines.py",
+    "outrider_jsv_options.py": "plugins/gridengine/outrider_jsv_options.py",
     "outrider_jsv.py": "plugins/gridengine/outrider_jsv.py",
     "outrider_client_jsv.py": "plugins/gridengine/outrider_client_jsv.py",
 }
 """What has which name in FOLDER, and where it is in Outrider."""
 GUARD = "prolog/gridengine-guard.c"
-ON_HEAD = ("outrider_jsv_lines.py", "outrider_jsv_machines.py", "outrider_jsv.py", "outrider_client_jsv.py")
+ON_HEAD = (
+    "outrider_jsv_lines.py", "outrider_jsv_machines.py", "outrider_jsv_options.py", "outrider_jsv.py",
+    "outrider_client_jsv.py",
+)  # fmt: skip
 ON_NODES = ("prolog.sh", "epilog.sh", "pe-start.sh", "starter", "shepherd", "suspend")
 GUARDED = ("prolog", "epilog", "pe-start")
 COMPILER = ("cc", "-Os", "-static", "-nostdlib", "-ffreestanding", "-fno-stack-protector", "-fno-builtin")

@@ -11,7 +11,7 @@ from outrider.cli.installing.gridengine.site import NOTHING, GridSite, value, wi
 FOLDER = "/usr/lib/outrider/gridengine"
 COMPLEX = "outrider_reservation"
 COMPLEX_LINE = f"{COMPLEX} orsv BOOL == FORCED NO FALSE 0"
-ALLOWED = ("q_hard", "l_hard", "ar")
+ALLOWED = ("q_hard", "l_hard", "ar", "pe_name", "pe_min", "pe_max")
 ALLOWED_BY_DEFAULT = "ac,h,i,e,o,j,M,N,p,w"
 PROLOG = f"root@{FOLDER}/prolog $job_id $ja_task_id $job_owner $host"
 EPILOG = f"root@{FOLDER}/epilog $job_id $ja_task_id"

@@ -38,6 +38,7 @@ SHIPPED = {
     "job_submit.lua": "plugins/slurm/job_submit.lua",
     "cli_filter.lua": "plugins/slurm/cli_filter.lua",
     "outrider_metadata.lua": "plugins/slurm/outrider_metadata.lua",
+    "outrider_options.lua": "plugins/slurm/outrider_options.lua",
     "outrider_submit.lua": "plugins/slurm/outrider_submit.lua",
     "outrider_cli.lua": "plugins/slurm/outrider_cli.lua",
 }
@@ -45,8 +46,12 @@ SHIPPED = {
 ON_HEAD = (
     "prolog-slurmctld", "job_submit.lua", "outrider_submit.lua", "cli_filter.lua", "outrider_cli.lua",
     "outrider_metadata.lua",
+    "outrider_options.lua",
 )  # fmt: skip
-ON_NODES = ("prolog", "epilog", "task-prolog", "cli_filter.lua", "outrider_cli.lua", "outrider_metadata.lua")
+ON_NODES = (
+    "prolog", "epilog", "task-prolog", "cli_filter.lua", "outrider_cli.lua", "outrider_metadata.lua",
+    "outrider_options.lua",
+)  # fmt: skip
 HEAD_FOLDERS = (FOLDER, "/etc/outrider", WRAPPERS, "/run/outrider")
 NODE_FOLDERS = (FOLDER, WRAPPERS, "/run/outrider")
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")

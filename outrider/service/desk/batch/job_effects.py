@@ -22,7 +22,8 @@ HOLD = "hold"
 RELEASE = "release"
 BIND = "bind"
 TICKET = "ticket"
-KINDS = frozenset({HOLD, RELEASE, BIND, TICKET})
+RESIZE = "resize"
+KINDS = frozenset({HOLD, RELEASE, BIND, TICKET, RESIZE})
 SIGNAL = "signal"
 REQUEUE = "requeue"
 SAVE = "save"
@@ -116,6 +117,11 @@ def bind_effect(job: str, reservation: str, ticket: TicketFields, now_s: int) ->
     return _effect(BIND, job, payload, now_s)
 
 
+def resize_effect(job: str, nodes: int, limit_s: int, now_s: int) -> Effect:
+    """Let a job that waits be held, and want so many nodes for so long."""
+    return _effect(RESIZE, job, {"version": 1, "nodes": nodes, "limit_s": limit_s}, now_s)
+
+
 def ticket_effect(job: str, ticket: TicketFields, now_s: int) -> Effect:
     """Let a job carry its ticket."""
     return _effect(TICKET, job, {"version": 1, "ticket": asdict(ticket)}, now_s)
@@ -176,13 +182,15 @@ def carry_out_for_job(effect: Effect, job: str, rms: BatchSystem, sign: Sign | N
     if effect.kind == RESUME:
         rms.resume(job)
         return
-    if effect.kind == HOLD:
-        rms.hold(job, payload["reason"])
+    if effect.kind in (HOLD, RESIZE):
+        rms.hold(job, payload.get("reason", "its size is being changed"))
         if sign is not None and payload.get("image", True):
             # Whoever lets it go all the same finds no ticket of an earlier release. (A comment without
             # room for these words has none either.)
             with suppress(Refused):
                 rms.ticket(job, NO_TICKET)
+        if effect.kind == RESIZE:
+            rms.resize(job, payload["nodes"], payload["limit_s"])
         return
     if effect.kind not in KINDS:
         raise ValueError(f"effect {effect.identity} is of kind {effect.kind}, which is not known")

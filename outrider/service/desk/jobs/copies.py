@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from outrider.service.desk.events import CopyFound, CopyLost, EventRouter
 from outrider.service.desk.jobs.job import JobEntry
+from outrider.service.desk.jobs.ordering.queues import JobQueues
 from outrider.service.desk.jobs.placement import JobPlacer
-from outrider.service.desk.jobs.queues import JobQueues
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.nodes.events import Arrived, Copied, Failed, Missed, News, Uncopied
 from outrider.service.desk.nodes.orders import NodeOrders

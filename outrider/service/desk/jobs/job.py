@@ -9,6 +9,7 @@ from outrider.core.images.pools import Life
 from outrider.core.model import Image
 from outrider.metadata.joblines import JobLines
 from outrider.rms.base import RmsJob
+from outrider.service.desk.jobs.options.choice import OptionState
 from outrider.service.desk.nodes.owners import owner_of
 from outrider.service.ports import Readers
 
@@ -111,6 +112,7 @@ class JobEntry:
     """The start that it was last told to expect."""
     is_overdue: bool = False
     """Whether it has been told that it waits for longer than it should."""
+    options: OptionState = field(default_factory=OptionState)
 
     @property
     def key(self) -> str:

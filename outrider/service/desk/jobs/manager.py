@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, RmsJob, Sight
-from outrider.service.desk.batch.job_effects import is_of_machine, is_of_yielding, release_effect
+from outrider.service.desk.batch.job_effects import RESIZE, is_of_machine, is_of_yielding, release_effect
 from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.copies import JobCopies
 from outrider.service.desk.jobs.image_lookup import ImageLookups
@@ -21,11 +21,12 @@ from outrider.service.desk.jobs.in_reservation import JobsInReservations
 from outrider.service.desk.jobs.interruption.yielding import JobYielding
 from outrider.service.desk.jobs.job import JobEntry, JobImage, Stage
 from outrider.service.desk.jobs.notes import LOOKUP_S, JobNotes
+from outrider.service.desk.jobs.options.sizes import JobSizes
+from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.ordering.review import JobReview
 from outrider.service.desk.jobs.ordering.schedule import JobTurns
 from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
 from outrider.service.desk.jobs.placement import JobPlacer
-from outrider.service.desk.jobs.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.release import ORDER_LOOKS, JobRelease
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.nodes.earlier_pins import FIND_OUT_S
@@ -84,7 +85,8 @@ class JobManager:
         self.notes = JobNotes(site.settings.note_every_s)
         self.yielding = JobYielding(site, preemptible, self._jobs, repair, troubles, is_carrying, log, meter)
         self.turns = JobTurns(site, agenda, self._jobs, self._placer, log)
-        self._review = JobReview(site, self._jobs, self._placer, self.turns)
+        self._sizes = JobSizes(site, self._jobs, self._placer, orders, log)
+        self._review = JobReview(site, self._jobs, self._placer, self.turns, self._sizes)
         self._settling = JobRelease(site, self._jobs, best_effort, orders, self.notes, log, meter)
         self._copies = JobCopies(
             site, node_orders, self._jobs, copies, events, best_effort, self._placer, log
@@ -172,7 +174,10 @@ class JobManager:
             self._site.note("machine", f"job {job}", "refused", words, uid=uid)
             return
         entry = self.entries.get(job)
-        if entry is not None:
+        if entry is not None and effect.kind == RESIZE:
+            entry.is_ordered, entry.looks = False, 0
+            self._sizes.refused(entry, words)
+        elif entry is not None:
             entry.is_ordered, entry.looks = False, 0
             entry.words = f"the batch system refuses to release it: {words}"
             self._jobs.touch(entry)
@@ -253,11 +258,13 @@ class JobManager:
         if entry is None:
             entry = self.entries[job.key] = JobEntry(job=job, since_s=min(job.submitted_s, self._site.now_s))
             entry.is_scheduled = self.turns.wants(job)
+            entry.options.is_taken_up = is_first
             if is_first and job.state is JobState.PENDING:
                 entry.grace_s = self._site.now_s + GRACE_S
                 self._earlier.keep_for_job(entry.key, entry.grace_s)
                 self._jobs.retry(entry, GRACE_S)
         self._change_mode(entry, job)
+        self._sizes.seen(entry, job)
         entry.job = job
         entry.is_array = entry.is_array or job.tasks > 1
         entry.looks += 1
@@ -288,6 +295,8 @@ class JobManager:
             return
         entry.is_scheduled = wants
         self.turns.forget(entry.key)
+        if wants:
+            self._sizes.in_turn(entry)
         entry.granted = entry.planned = ()
         if entry.stage in (Stage.WAITING, Stage.STAGING, Stage.STAGED):
             self._placer.drop_all(entry)
@@ -366,6 +375,8 @@ class JobManager:
                 readers=Readers(uids=(entry.job.uid,)) if lines.is_private else None,
             )
             entry.words = ""
+            if entry.is_scheduled:
+                self._sizes.in_turn(entry)
             self._jobs.wait_for_nodes(entry)
         self._jobs.touch(entry)
 
@@ -396,6 +407,8 @@ class JobManager:
             entry.looks = 0
             entry.words = f"it is to run in reservation {entry.bound}"
             return True
+        if self._sizes.decide(entry):
+            return False
         if self._placer.choose(entry):
             names = ", ".join(self.names(set(entry.copies))[:8])
             self._jobs.note(entry, "planned", f"its image {entry.image.uri} is to be on {names}")

@@ -129,6 +129,8 @@ def standing_of(
 ) -> str:
     """How it stands with a job, in words for its user."""
     text = _standing(entry, nodes, planned, now_s)
+    if text and entry.options.words:
+        text += f"; {entry.options.words}"
     if entry.yields_to:
         text = f"{_yielding(entry)}; {text}" if text else _yielding(entry)
     if text and entry.is_overdue:

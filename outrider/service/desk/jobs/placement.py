@@ -104,6 +104,14 @@ class JobPlacer:
         )
         return True
 
+    def foresee(self, entry: JobEntry, nodes: int, limit_s: int) -> JobPlacement | NoPlacement:
+        """Where a job would start if it had that size. Nothing is changed."""
+        wish = self._wish(entry)
+        if isinstance(wish, str):
+            return NoPlacement(message=wish)
+        spares = max(nodes, wish.spares)
+        return self._way(replace(wish, nodes_wanted=nodes, copies=nodes, spares=spares, limit_s=limit_s))
+
     def whole(self, entry: JobEntry) -> ScheduledJob | str:
         """A job as the order of jobs looks at it; in words why it need not be looked at."""
         job = entry.job

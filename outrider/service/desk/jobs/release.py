@@ -10,8 +10,8 @@ from outrider.rms.base import JobState
 from outrider.service.desk.batch.job_effects import TicketFields, hold_effect, release_effect
 from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.jobs.notes import JobNotes, note_of, start_of
+from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.orders import JobOrders
-from outrider.service.desk.jobs.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log, Meter
@@ -60,6 +60,9 @@ class JobRelease:
     def _settle(self, entry: JobEntry) -> None:
         """Hold or release a job, as its image is where it may start, or is not."""
         if entry.stage is Stage.RUNNING or entry.job.state not in WAITING or entry.bound:
+            return
+        if entry.options.asked is not None:
+            # It is held, and looks for nodes when it has its new size.
             return
         usable = self._jobs.usable(entry.ready)
         if entry.job.is_hint:

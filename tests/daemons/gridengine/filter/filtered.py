@@ -12,7 +12,7 @@ from tests.contract.gridengine_cluster import Cluster
 from tests.unit.plugins.gridengine.jsv import CLIENT, SERVER
 
 FILTER = "#!/bin/sh\nOUTRIDER_JSV_CONFIG=/media/etc/jsv.json exec /media/bin/outrider_jsv.py\n"
-ALLOWED = "ac,h,i,e,o,j,M,N,p,w,q_hard,l_hard,ar"
+ALLOWED = "ac,h,i,e,o,j,M,N,p,w,q_hard,l_hard,ar,pe_name,pe_min,pe_max"
 DIGEST = "cd" * 32
 
 

@@ -38,6 +38,7 @@ RIGHT = {
     "boot": ["disk", "debian-12", "A" * 32],
     "checkpoint": ["USR1", "USR2", "INT", "HUP", "TERM"],
     "grace": ["1s", "90s", "5m", "5min", "99999h"],
+    "option": ["nodes=2 time=60", "time=2h  nodes=99999", "nodes=1\ttime=90m", "nodes=4 time=999999min"],
 }
 LETTERS = [
     *"aZ09._~:/?#@!$&()*+,;=%[]-'\" \\{}|^`<>\tä€",
@@ -69,6 +70,7 @@ def cases(seed: int) -> Iterator[tuple[str, str]]:
 BESIDE = {
     "preemptible": "run: vm\n",
     "run": "",
+    "option": "",
     "boot": "run: vm\n",
     "checkpoint": "preemptible: requeue\n",
     "grace": "preemptible: requeue\ncheckpoint: USR1\n",

@@ -199,6 +199,51 @@ for _, case in ipairs({
     refused({ script = HEAD, environment = { OUTRIDER_IMAGE_WANTED = case[1] } }, case[2]))
 end
 
+-- Options: the job has the size of the first one until the service chooses, and knows all of them.
+local function with(lines, more)
+  local fields = { script = HEAD .. IMAGE .. lines, environment = {} }
+  for key, value in pairs(more or {}) do fields[key] = value end
+  return fields
+end
+local TWO = "#OUTRIDER option: nodes=2 time=60\n#OUTRIDER option: nodes=4 time=2h # wide\n"
+answer, made = submit(with(TWO, { cpus_per_task = 3, num_tasks = 1 }))
+claim("options are kept in order",
+  metadata_of(made) == "image: http://h/a.qcow2\\noption: nodes=2 time=60\\noption: nodes=4 time=2h")
+claim("such a job has its first option's nodes", made.min_nodes == 2 and made.max_nodes == 2 and made.num_tasks == 2)
+claim("such a job has its first option's limit", made.time_limit == 60 and made.min_cpus == 6)
+claim("such a job knows its options", made.environment.OUTRIDER_OPTIONS == "2 4")
+answer, made = submit(with(TWO .. "#OUTRIDER finish-by: 2026-07-31T14:00:00Z\n"))
+claim("a deadline is kept", answer == 0 and metadata_of(made):find("finish%-by: 2026%-07%-31T14:00:00Z$"))
+answer, made = submit(with(TWO .. "#OUTRIDER finish-by: now+90m\n"))
+claim("a deadline from now on is an instant",
+  metadata_of(made):find("finish-by: " .. os.date("!%Y-%m-%dT%H:", os.time() + 5400), 1, true))
+answer, made = submit(with(TWO, { deadline = 1785506400 }))
+claim("Slurm's deadline is the same", metadata_of(made):find("finish%-by: 2026%-07%-31T14:00:00Z$"))
+answer, made = submit(with(TWO, { array_inx = "1-3" }))
+claim("an array keeps its size", answer == 0 and made.min_nodes == nil and said[1]:find("array", 1, true))
+for _, case in ipairs({
+  { "option: nodes=2", "line 3: option: time is missing" },
+  { "option: nodes=0 time=5", "line 3: option: \"0\" is not a number" },
+  { "option: nodes=-1 time=5", "line 3: option: \"-1\" is not a number" },
+  { "option: nodes=2 time=99999999999999999999", "is not a time" },
+  { "option: nodes=2\194\178 time=5", "line 3: option: \"2\\xc2\\xb2\" is not" },
+  { "option: nodes=2 time=5 memory=1GiB", "memory is the same for all options" },
+  { "option: nodes=2 time=5\n#OUTRIDER option: nodes=2 time=9", "option 2: another one has 2 nodes" },
+  { "value: 7", "line 3: value: jobs in queues are not weighed" },
+  { "finish-by: now+1h", "finish-by says nothing without options" },
+  { "option: nodes=2 time=5\n#OUTRIDER finish-by: 2026-02-31T14:00", "line 4: finish-by: " },
+  { "option: nodes=2 time=5\n#OUTRIDER finish-by: soon", "line 4: finish-by: \"soon\" is not a time" },
+  { ("option: nodes=2 time=5\n#OUTRIDER "):rep(99) .. "option: nodes=2 time=5", "more than 32 keys" },
+}) do
+  claim("a bad option is refused: " .. case[2], refused(with("#OUTRIDER " .. case[1] .. "\n"), case[2]))
+end
+answer, made = submit(with("", { environment = { OUTRIDER_OPTIONS = "2 4" } }))
+claim("options are not inherited", answer == 0 and made.environment.OUTRIDER_OPTIONS == "" and made.min_nodes == nil)
+claim("options without a script are refused",
+  refused({ comment = "outrider:image=a;option=nodes=2 time=5" }, "only a job with a script"))
+claim("options with several tasks on a node are refused", refused(with(TWO, { num_tasks = 8 }), "one task on each"))
+claim("options in a reservation are refused", refused(with(TWO, { reservation = "r-1" }), "in a reservation"))
+
 -- What a script seems to want is noticed where the site says so, and changes nothing else of the job.
 local STARTS = HEAD .. "module load x\napptainer exec --nv docker://h.example/team/a:v1 python train.py\n"
 claim("nothing is noticed where the site has not asked for it", is_untouched({ script = STARTS }))

@@ -25,8 +25,8 @@ from outrider.service.desk.batch.job_effects import (
     yield_fields,
     yielding_of,
 )
+from outrider.service.desk.jobs.ordering.queues import JobQueues
 from outrider.service.desk.jobs.orders import IsCarrying
-from outrider.service.desk.jobs.queues import JobQueues
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJob, PreemptibleJobs
 from outrider.service.desk.reservations.repair import ReservationRepair
 from outrider.service.desk.state.site import Live, Site

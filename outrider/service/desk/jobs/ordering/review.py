@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import deque
 
 from outrider.service.desk.jobs.job import JobEntry, Stage
+from outrider.service.desk.jobs.options.sizes import JobSizes
+from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.ordering.schedule import JobTurns
 from outrider.service.desk.jobs.placement import JobPlacer
-from outrider.service.desk.jobs.queues import WAITING, JobQueues
 from outrider.service.desk.state.site import Site
 
 REVIEWED_AT_ONCE = 50
@@ -26,11 +27,14 @@ is each one's turn every few minutes."""
 class JobReview:
     """One review after the other."""
 
-    def __init__(self, site: Site, jobs: JobQueues, placer: JobPlacer, schedule: JobTurns) -> None:
+    def __init__(
+        self, site: Site, jobs: JobQueues, placer: JobPlacer, schedule: JobTurns, sizes: JobSizes
+    ) -> None:
         self._site = site
         self._jobs = jobs
         self._placer = placer
         self._schedule = schedule
+        self._sizes = sizes
         self._left: deque[str] = deque()
         self._is_wanted = False
 
@@ -69,7 +73,10 @@ class JobReview:
             # It is where it was led to; or is thought about with all others, at once.
             return False
         now_s = self._site.now_s
-        is_tried = self._placer.stand(entry, may_improve=may_improve and now_s >= entry.improve_s)
+        may_improve = may_improve and now_s >= entry.improve_s
+        if may_improve and self._sizes.decide(entry):
+            return True
+        is_tried = self._placer.stand(entry, may_improve=may_improve)
         if is_tried:
             entry.improve_s = now_s + len(self._jobs.entries) // IMPROVED_PER_S
         return is_tried

@@ -15,8 +15,8 @@ from outrider.core.besteffort.jobs.schedule import JobPlace, JobSchedule, Schedu
 from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import JobState, RmsJob, Sight
 from outrider.service.desk.jobs.job import JobEntry, Stage
+from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.placement import UNLIMITED_S, JobPlacer
-from outrider.service.desk.jobs.queues import WAITING, JobQueues
 from outrider.service.desk.nodes.running_jobs import Started
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.site import Site

@@ -1,0 +1,1 @@
+"""Jobs that name several sizes: which one is taken, and how the batch system comes to it."""

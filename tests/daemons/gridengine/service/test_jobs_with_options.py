@@ -1,0 +1,104 @@
+"""Jobs with several sizes on a real Grid Engine: one is taken in time, and another when nodes become free."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from testbed.batchcluster import HEAD
+from testbed.clustersite import ServedImage
+from testbed.commands import CommandFailed
+from testbed.gridenginesite import GridEngineSite
+from tests.daemons.gridengine.service.jobs import (
+    MB,
+    TOLD_S,
+    cancel,
+    ended,
+    output,
+    report,
+    shown,
+    submit,
+    wait_output,
+    wait_told,
+)
+
+NARROW, WIDE = "option=nodes=1 time=40", "option=nodes=3 time=10"
+WHOLE = ("-pe", "each4", "4")
+OPTION = 'echo "option ${OUTRIDER_OPTION-none} on $NHOSTS"'
+
+
+def put(site: GridEngineSite, image: ServedImage, *options: str) -> str:
+    named = ";".join([f"OUTRIDER=image={image.uri};digest={image.digest}", *options])
+    return submit(site, None, *WHOLE, "-ac", named, more=OPTION)
+
+
+def occupy(site: GridEngineSite, node: str, limit_s: int) -> str:
+    """A job that takes all of a node, until it is cancelled, and says that it needs so long."""
+    queue = ("-q", f"all.q@{node}", "-l", f"h_rt={limit_s}")
+    job = submit(site, None, *WHOLE, *queue, more="sleep 600")
+    wait_output(site, job)
+    return job
+
+
+def deadline(site: GridEngineSite, minutes: int) -> str:
+    now_s = int(site.cluster.run(HEAD, ["date", "+%s"]).stdout)
+    at = datetime.fromtimestamp(now_s, UTC) + timedelta(minutes=minutes)
+    return f"finish-by={at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def limit_s(site: GridEngineSite, job: str) -> str:
+    found = re.search(r"h_rt=([0-9]+)", shown(site, job))
+    return "" if found is None else found[1]
+
+
+def wait_limit(site: GridEngineSite, job: str, wanted: str) -> None:
+    site.cluster.wait_for(
+        f"job {job} to have {wanted} s",
+        lambda: limit_s(site, job) == wanted,
+        TOLD_S,
+        lambda: report(site, job),
+    )
+
+
+def test_job_takes_the_option_that_meets_its_deadline(site: GridEngineSite) -> None:
+    image = site.image("deadline.qcow2", 5 * MB)
+
+    job = put(site, image, NARROW, WIDE, deadline(site, 20))
+    end = ended(site, job)
+
+    assert (end["failed"], end["exit_status"]) == ("0", "0"), report(site, job)
+    told = site.outrider("explain", job, check=False).stdout
+    assert "option 2 on 3" in output(site, job), told
+    assert len(site.arrived_s(image)) >= 3
+
+
+def test_waiting_job_is_switched_when_nodes_become_free(site: GridEngineSite) -> None:
+    image = site.image("switched.qcow2", 5 * MB)
+    others = [occupy(site, node, 18_000) for node in ("n1", "n2", "n3")] + [occupy(site, "n4", 300)]
+    job = put(site, image, NARROW, WIDE)
+    before = wait_told(site, job, "option 1 of 2")
+    wait_limit(site, job, "2400")
+    # The node that it waits for stays busy: there it would start at once.
+    cancel(site, *others[:3])
+    end = ended(site, job)
+    cancel(site, others[3])
+
+    assert "expected to end first" in before
+    assert (end["failed"], end["exit_status"]) == ("0", "0"), report(site, job)
+    assert "option 2 on 3" in output(site, job)
+
+
+def test_hostile_options_are_refused_with_the_reason(site: GridEngineSite) -> None:
+    image = site.image("hostile.qcow2", 5 * MB)
+    refused = {
+        "option=nodes=-1 time=5": "option 1: '-1' is not a number of nodes",
+        "option=nodes=2 time=99999999999999999999": "option 1: '99999999999999999999' is not a time",
+        ";".join(f"option=nodes={n} time=5" for n in range(1, 101)): "there are 100 options",
+        "value=5": "not weighed by a value",
+    }
+    for options, words in refused.items():
+        with pytest.raises(CommandFailed) as failed:
+            put(site, image, options)
+        assert words in str(failed.value), options
