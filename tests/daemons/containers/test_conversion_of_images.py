@@ -21,6 +21,7 @@ from tests.daemons.containers.container_images import (
     layer,
     push,
 )
+from tests.daemons.node.daemons import eventually
 from tests.daemons.registries.registry_server import Registry, need
 
 
@@ -186,5 +187,6 @@ def test_who_asks_too_early_hears_how_long_it_takes_by_what_was_measured(
     uri = push(registry, "team/second", [layer(entry("a", b"second"))])
 
     words = again.refusal(uri, kind=NotYet)
+    eventually("the conversion ends", lambda: again.converter.shared.held_by(61001) == 0, lambda: words)
 
     assert re.search(r", and (then takes|it takes) about [1-9][0-9]* s", words), words
