@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,15 +11,17 @@ from outrider.metadata.fields import Digest, Size, Uri
 from outrider.metadata.validation import Section, contradiction
 from outrider.service.daemon.configuration.types import Names, Path, matching
 
-BucketName = Annotated[str, *matching(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "the name of a bucket")]
-Endpoint = Annotated[
-    str, *matching(r"https?://[A-Za-z0-9.\[\]:-]{1,255}", "a store: write one like https://s3.example.org")
-]
-HostName = Annotated[
-    str, *matching(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}(:[0-9]{1,5})?", "a host: write HOST or HOST:PORT")
-]
-Header = Annotated[str, *matching(r"[A-Za-z][A-Za-z0-9-]{0,63}", "the name of a header")]
-Region = Annotated[str, *matching(r"[a-z0-9-]{1,64}", "a region: write one like us-east-1")]
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_ENDPOINT = re.compile(r"https?://[A-Za-z0-9.\[\]:-]{1,255}")
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}(:[0-9]{1,5})?")
+_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
+_REGION = re.compile(r"[a-z0-9-]{1,64}")
+
+BucketName = Annotated[str, *matching(_BUCKET, "the name of a bucket")]
+Endpoint = Annotated[str, *matching(_ENDPOINT, "a store: write one like https://s3.example.org")]
+HostName = Annotated[str, *matching(_HOST, "a host: write HOST or HOST:PORT")]
+Header = Annotated[str, *matching(_HEADER, "the name of a header")]
+Region = Annotated[str, *matching(_REGION, "a region: write one like us-east-1")]
 
 
 class ReadersSection(Section):

@@ -90,16 +90,15 @@ def _text(check: Callable[..., object], **schema: object) -> tuple[BeforeValidat
     return BeforeValidator(check), WithJsonSchema({"type": "string", **schema})
 
 
-def matching(pattern: str, wanted: str) -> tuple[BeforeValidator, WithJsonSchema]:
+def matching(expression: re.Pattern[str], wanted: str) -> tuple[BeforeValidator, WithJsonSchema]:
     """A text that a regular expression describes in full."""
-    expression = re.compile(pattern)
 
     def checked(value: object) -> str:
         if not isinstance(value, str) or not expression.fullmatch(value):
             raise TextError(f"{named(value)} is not {wanted}")
         return value
 
-    return _text(checked, pattern=f"^(?:{pattern})$")
+    return _text(checked, pattern=f"^(?:{expression.pattern})$")
 
 
 Path = Annotated[str, *_text(_path, pattern="^/", examples=["/var/lib/outrider"])]
