@@ -35,6 +35,7 @@ from cachemgr.daemon.transfers.tally import Holders, Tally, count_pins
 from cachemgr.daemon.transfers.transfers import Transfers
 from cachemgr.daemon.verbs import quota
 from cachemgr.daemon.verbs.adding import resume
+from cachemgr.daemon.verbs.moving import Arrivals
 from cachemgr.daemon.verbs.names import Names
 from cachemgr.daemon.verbs.table import VerbTable
 from cachemgr.network.keys import is_open, read_keys
@@ -244,6 +245,7 @@ def put_together(
         names=Names(pool, config.user_names),
         one_at_a_time=UserLocks(),
         copyist=CopyQueue(),
+        arrivals=Arrivals(),
         metrics=metrics,
         clock=clock,
         log=log,

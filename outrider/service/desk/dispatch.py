@@ -250,8 +250,7 @@ class RequestDispatch:
         """Suspend a job's machine, or let it go on; how the job stands."""
         if store_trouble:
             return Trouble(code="unavailable", message=store_trouble)
-        entry = self._parts.jobs.entries.get(request.job)
-        trouble = machine_orders.order(self.site, entry, request, caller)
+        trouble = machine_orders.order(self.site, self._parts.jobs.entries, request, caller)
         return trouble or self._parts.job_views.details(ShowJob(job=request.job), caller)
 
     def _judged(

@@ -310,7 +310,7 @@ class JobManager:
         self._earlier.forget_job(entry.key)
         self.turns.forget(entry.key)
         self._jobs.forget(entry)
-        self._orders.drop(entry.key)
+        self._orders.forget(entry.key)
         self.notes.forget(entry.key)
 
     def _drop_lookup(self, entry: JobEntry) -> None:
