@@ -1,4 +1,4 @@
-"""A machine brought from one node to another: each step follows from what the nodes say, however often asked."""
+"""A machine brought from one node to another: each step follows from what the nodes say."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from outrider.rms.base import JobState
+from outrider.rms.base import JobState, NodeState, Sight
 from outrider.service.answers import Trouble
 from outrider.service.desk.batch.job_effects import machine_of, migrate_effect, resume_effect, suspend_effect
 from outrider.service.desk.jobs.job import JobEntry
@@ -52,6 +52,19 @@ def order_move(
     words = f"from {source} to {target}, by {who}; a pause of at most about {pause_s} s is expected"
     site.note("machine", f"job {job.key}", "migrates", words, uid=job.uid)
     return None
+
+
+def leave_drained(site: Site, entries: Mapping[str, JobEntry], sight: Sight) -> None:
+    """Have machines moved that are to go on and are saved on nodes that take no jobs, as long as these still
+    answer. One that was suspended by hand stays where it is until somebody lets it go on."""
+    drained = {node.name for node in sight.nodes if node.state is NodeState.DRAINED}
+    if not drained:
+        return
+    for entry in entries.values():
+        job = entry.job
+        if job.saved_on in drained and job.state is JobState.HELD and job.is_held_by_us:
+            # Without another node it is asked for again after the next look.
+            order_move(site, entry, entries.values(), "", f"outrider: {job.saved_on} is drained")
 
 
 def _pause_s(site: Site, entry: JobEntry, rate: int, *, is_running: bool) -> int:
