@@ -13,7 +13,6 @@ the other node as the files are, so that nobody in between has the token.
 from __future__ import annotations
 
 import fcntl
-import http.client
 import json
 import os
 from contextlib import closing, contextmanager
@@ -37,6 +36,7 @@ from cachemgr.machines.troubles import disk_trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import http.client
     from collections.abc import Iterator, Mapping
 
     from cachemgr.machines.machine import Machine
@@ -64,6 +64,9 @@ class RelayedFiles:
     @contextmanager
     def open(self, name: str, offset: int = 0) -> Iterator[http.client.HTTPResponse]:
         """A file from some byte on."""
+        # Every job in a machine imports this module, and would wait for that one.
+        import http.client
+
         headers = {**self._headers, "Range": f"bytes={offset}-"} if offset else self._headers
         with closing(http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)) as connection:
             try:
