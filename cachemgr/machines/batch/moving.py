@@ -15,7 +15,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 from cachemgr.base.errors import (
     BadRequest,
@@ -32,6 +32,7 @@ from cachemgr.machines.handover import MachineParcel, give, take
 from cachemgr.machines.keeper import OWN_FILE
 from cachemgr.machines.qemu.saving import digest_file
 from cachemgr.machines.record import FILE, MOST_BYTES, has_record, read_record, record_in
+from cachemgr.machines.running import TOLD
 from cachemgr.machines.troubles import disk_trouble
 
 TYPE_CHECKING = False
@@ -47,6 +48,8 @@ ARRIVE, GIVE, DROP = "arrive", "give", "drop"
 STEPS = (ARRIVE, GIVE, DROP)
 FETCHED, TAKEN, GIVEN, DROPPED = "fetched", "taken", "given", "dropped"
 TIMEOUT_S = 60.0
+OUTPUTS = ("out", "err")
+MOST_TOLD_BYTES = 100
 PIECE_BYTES = 256 << 10
 
 
@@ -107,6 +110,7 @@ def arrive(machine: Machine, there: RelayedFiles, limit: RateLimit) -> str:
         machine.check_qemu(record.name, record.qemu)
         if record.state == states.SUSPENDED:
             return FETCHED
+        _bring_told(machine, there)
         try:
             take(machine, _parcel(record), {})
         except WrongBytes:
@@ -181,13 +185,28 @@ def _bring(machine: Machine, there: RelayedFiles, name: str, saved: SavedFile, l
                     if not data:
                         raise SourceFailed(f"{name} ends at {at} of {saved.size_bytes} bytes")
                     limit.take(len(data))
-                    at += os.pwrite(file, data, at)
+                    with disk_trouble(f"writing {path}"):
+                        at += os.pwrite(file, data, at)
         os.fsync(file)
     finally:
         os.close(file)
     if digest_file(machine.site.disk, path) != saved:
         os.unlink(path)
         raise WrongBytes(f"{name} has come with another digest than it was saved with: it is fetched again")
+
+
+def _bring_told(machine: Machine, there: RelayedFiles) -> None:
+    """How much of the job's output has been passed on: what is said twice or never is no damage to the
+    machine, so these have no digest."""
+    for name in OUTPUTS:
+        with suppress(NotInPool):
+            with there.open(f"{name}.{TOLD}") as answer:
+                data = answer.read(MOST_TOLD_BYTES)
+            with disk_trouble(f"writing {name}.{TOLD}"):
+                path = f"{machine.folder}/{name}.{TOLD}"
+                with open(f"{path}.new", "wb") as file:
+                    file.write(data)
+                os.replace(f"{path}.new", path)
 
 
 def _parcel(record: MachineRecord) -> MachineParcel:

@@ -100,8 +100,7 @@ def migrate(arguments: argparse.Namespace) -> None:
     path = f"/v1/jobs/{in_path(arguments.job)}/migration"
     details = asking.shown(JobDetails, asking.client.post(path, {"node": arguments.node}))
     if details is not None:
-        told = next((each.reason for each in details.decisions[::-1] if each.outcome == "migrates"), "")
-        print(printable_line(f"job {details.job.job} moves {told}"))
+        print(printable_line(f"job {details.job.job} moves {details.moves}"))
 
 
 def console(arguments: argparse.Namespace) -> None:

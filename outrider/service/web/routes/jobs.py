@@ -43,8 +43,7 @@ def job_routes(asker: Asker) -> APIRouter:
 
     @routes.post("/jobs/{job}/migration", response_model=JobDetails)
     async def migrate(job: JobKey, body: MigrationBody, caller: By) -> Response:
-        """Save the job's machine and let it continue on another node (its owner, administrators). The last
-        of the answer's decisions says on which, and what pause is expected."""
+        """Save the job's machine and let it continue on another node (its owner, administrators)."""
         return answered(await asker.ask(caller, MigrateJob(job=job, node=body.node), JobDetails))
 
     @routes.post("/starting", response_model=Verdict)

@@ -20,8 +20,9 @@ planned with a reserve."""
 
 def order_move(
     site: Site, entry: JobEntry, entries: Iterable[JobEntry], node: str, who: str
-) -> Trouble | None:
-    """Have a machine saved if it runs, brought to a node, and let go on if it was not suspended by hand."""
+) -> Trouble | str:
+    """Have a machine saved if it runs, brought to a node, and let go on if it was not suspended by hand; in
+    words what is done."""
     job, now_s = entry.job, site.now_s
     if entry.lines is None or not entry.lines.is_machine or not job.can_save:
         return _conflict(f"job {job.key} runs in no virtual machine (run: vm): it cannot move")
@@ -51,7 +52,7 @@ def order_move(
     pause_s = _pause_s(site, entry, rate, is_running=runs)
     words = f"from {source} to {target}, by {who}; a pause of at most about {pause_s} s is expected"
     site.note("machine", f"job {job.key}", "migrates", words, uid=job.uid)
-    return None
+    return words
 
 
 def leave_drained(site: Site, entries: Mapping[str, JobEntry], sight: Sight) -> None:

@@ -15,8 +15,9 @@ from outrider.service.requests import Caller, MachineRequest, MigrateJob, Suspen
 
 def order(
     site: Site, entries: Mapping[str, JobEntry], request: MachineRequest, caller: Caller
-) -> Trouble | None:
-    """Have it done; why not, if it is not to be done. What is so already is no error."""
+) -> Trouble | str:
+    """Have it done; why not, if it is not to be done; of a machine that moves, what is done. What is so
+    already is no error."""
     entry = entries.get(request.job)
     if entry is None:
         words = f"job {request.job[:40]} neither waits for an image nor runs with one"
@@ -26,8 +27,8 @@ def order(
     if isinstance(request, MigrateJob):
         return order_move(site, entry, entries.values(), request.node, caller.user)
     if isinstance(request, SuspendJob):
-        return _suspend(site, entry, caller)
-    return _resume(site, entry, caller)
+        return _suspend(site, entry, caller) or ""
+    return _resume(site, entry, caller) or ""
 
 
 def _suspend(site: Site, entry: JobEntry, caller: Caller) -> Trouble | None:

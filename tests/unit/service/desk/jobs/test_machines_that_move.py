@@ -70,7 +70,7 @@ def test_machine_is_suspended_brought_over_and_goes_on(
     site.sleep(120)
 
     assert isinstance(answer, JobDetails)
-    told = next(each.reason for each in answer.decisions if each.outcome == "migrates")
+    told = answer.moves
     other = next(each for each in NODES if each not in before.nodes)
     assert f"from {before.nodes[0]} to {other}" in told
     assert "pause of at most about" in told
