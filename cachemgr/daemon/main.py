@@ -20,6 +20,7 @@ from cachemgr.base.disk import FileLock, RealDisk
 from cachemgr.base.errors import BadRequest, CacheError, InUse
 from cachemgr.base.rate import RateLimit
 from cachemgr.base.steady import BACK, DOUBTFUL, ClockChange, SteadyClock
+from cachemgr.daemon.arrivals import Arrivals
 from cachemgr.daemon.copy_queue import CopyQueue
 from cachemgr.daemon.log import DaemonLog
 from cachemgr.daemon.metrics import CountedIndex, NodeMetrics
@@ -35,7 +36,6 @@ from cachemgr.daemon.transfers.tally import Holders, Tally, count_pins
 from cachemgr.daemon.transfers.transfers import Transfers
 from cachemgr.daemon.verbs import quota
 from cachemgr.daemon.verbs.adding import resume
-from cachemgr.daemon.verbs.moving import Arrivals
 from cachemgr.daemon.verbs.names import Names
 from cachemgr.daemon.verbs.table import VerbTable
 from cachemgr.network.keys import is_open, read_keys
@@ -245,7 +245,7 @@ def put_together(
         names=Names(pool, config.user_names),
         one_at_a_time=UserLocks(),
         copyist=CopyQueue(),
-        arrivals=Arrivals(),
+        arrivals=Arrivals(clock),
         metrics=metrics,
         clock=clock,
         log=log,

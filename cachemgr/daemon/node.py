@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from cachemgr.base.rate import RateLimit
     from cachemgr.base.shares import Share, Shares
     from cachemgr.config import NodeConfig
+    from cachemgr.daemon.arrivals import Arrivals
     from cachemgr.daemon.copy_queue import CopyQueue
     from cachemgr.daemon.log import DaemonLog
     from cachemgr.daemon.metrics import CountedIndex, NodeMetrics
     from cachemgr.daemon.network.mirror_logins import MirrorLogins
     from cachemgr.daemon.transfers.tally import Holders, Tally
     from cachemgr.daemon.transfers.transfers import Transfers
-    from cachemgr.daemon.verbs.moving import Arrivals
     from cachemgr.daemon.verbs.names import Names
     from cachemgr.fetch.bring import Carrier
     from cachemgr.pool.held import PoolHolding
