@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from cachemgr.base.message import ProtocolMessage
 from cachemgr.base.shares import Share
-from cachemgr.machines.messages import Discarded as Discarded
-from cachemgr.machines.messages import ListedMachines as ListedMachines
-from cachemgr.machines.messages import MachineFacts as MachineFacts
-from cachemgr.machines.messages import MovedMachine as MovedMachine
-from cachemgr.machines.messages import MoveRequest as MoveRequest
+from cachemgr.machines.batch.messages import Discarded as Discarded
+from cachemgr.machines.batch.messages import ListedMachines as ListedMachines
+from cachemgr.machines.batch.messages import MachineFacts as MachineFacts
+from cachemgr.machines.batch.messages import MovedMachine as MovedMachine
+from cachemgr.machines.batch.messages import MoveRequest as MoveRequest
 
 VERSION = 1
 CONTROL_PORT = 7011

@@ -20,7 +20,6 @@ from cachemgr.base.disk import FileLock, RealDisk
 from cachemgr.base.errors import BadRequest, CacheError, InUse
 from cachemgr.base.rate import RateLimit
 from cachemgr.base.steady import BACK, DOUBTFUL, ClockChange, SteadyClock
-from cachemgr.daemon.arrivals import Arrivals
 from cachemgr.daemon.copy_queue import CopyQueue
 from cachemgr.daemon.log import DaemonLog
 from cachemgr.daemon.metrics import CountedIndex, NodeMetrics
@@ -38,6 +37,7 @@ from cachemgr.daemon.verbs import quota
 from cachemgr.daemon.verbs.adding import resume
 from cachemgr.daemon.verbs.names import Names
 from cachemgr.daemon.verbs.table import VerbTable
+from cachemgr.machines.batch.arrivals import Arrivals
 from cachemgr.network.keys import is_open, read_keys
 from cachemgr.pool.layout import PoolLayout, disk_errors
 from cachemgr.pool.pool import ImagePool

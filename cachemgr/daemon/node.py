@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from cachemgr.base.rate import RateLimit
     from cachemgr.base.shares import Share, Shares
     from cachemgr.config import NodeConfig
-    from cachemgr.daemon.arrivals import Arrivals
     from cachemgr.daemon.copy_queue import CopyQueue
     from cachemgr.daemon.log import DaemonLog
     from cachemgr.daemon.metrics import CountedIndex, NodeMetrics
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from cachemgr.daemon.transfers.transfers import Transfers
     from cachemgr.daemon.verbs.names import Names
     from cachemgr.fetch.bring import Carrier
+    from cachemgr.machines.batch.arrivals import Arrivals
     from cachemgr.pool.held import PoolHolding
     from cachemgr.pool.instance_book import Maker
     from cachemgr.pool.pool import ImagePool

@@ -6,9 +6,8 @@ import json
 import os
 
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool
-from cachemgr.daemon import arrivals
 from cachemgr.daemon.verbs import access
-from cachemgr.machines.batch import kept
+from cachemgr.machines.batch import arrivals, kept
 from cachemgr.machines.batch.moving import ARRIVE, DROP, DROPPED, STEPS
 from cachemgr.machines.keeper import PROGRAM
 from cachemgr.machines.qemu.accelerator import find_facts
