@@ -11,6 +11,11 @@ from __future__ import annotations
 
 from cachemgr.base.message import ProtocolMessage
 from cachemgr.base.shares import Share
+from cachemgr.machines.batch.messages import Discarded as Discarded
+from cachemgr.machines.batch.messages import ListedMachines as ListedMachines
+from cachemgr.machines.batch.messages import MachineFacts as MachineFacts
+from cachemgr.machines.batch.messages import MovedMachine as MovedMachine
+from cachemgr.machines.batch.messages import MoveRequest as MoveRequest
 
 VERSION = 1
 CONTROL_PORT = 7011
@@ -203,28 +208,6 @@ class MirrorLogin(ProtocolMessage):
     user: str
     password: str
     until_s: int
-
-
-class MachineFacts(ProtocolMessage):
-    """By what virtual machines run on a node, and the room beside its pool."""
-
-    version: str
-    accelerator: str
-    reason: str
-    processor: str
-    free_bytes: int
-
-
-class ListedMachines(ProtocolMessage):
-    """Of which jobs (`job-17`) there are machines here."""
-
-    owners: tuple[str, ...]
-
-
-class Discarded(ProtocolMessage):
-    """How many machines were removed."""
-
-    machines: int
 
 
 class ImageEntry(ProtocolMessage):
@@ -468,6 +451,7 @@ VERBS: dict[str, tuple[type, ...]] = {
     "machines": (NoFields, MachineFacts),
     "kept-machines": (NoFields, ListedMachines),
     "discard": (ReleaseRequest, Discarded),
+    "move-machine": (MoveRequest, MovedMachine),
     "mirror": (MirrorRequest, MirrorLogin),
     "add": (AddRequest, ImageEntry, TransferEntry, DryRun),
     "pin": (PinRequest, ImageEntry),

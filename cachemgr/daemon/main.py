@@ -37,6 +37,7 @@ from cachemgr.daemon.verbs import quota
 from cachemgr.daemon.verbs.adding import resume
 from cachemgr.daemon.verbs.names import Names
 from cachemgr.daemon.verbs.table import VerbTable
+from cachemgr.machines.batch.arrivals import Arrivals
 from cachemgr.network.keys import is_open, read_keys
 from cachemgr.pool.layout import PoolLayout, disk_errors
 from cachemgr.pool.pool import ImagePool
@@ -244,6 +245,7 @@ def put_together(
         names=Names(pool, config.user_names),
         one_at_a_time=UserLocks(),
         copyist=CopyQueue(),
+        arrivals=Arrivals(clock),
         metrics=metrics,
         clock=clock,
         log=log,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cachemgr.daemon.transfers.transfers import Transfers
     from cachemgr.daemon.verbs.names import Names
     from cachemgr.fetch.bring import Carrier
+    from cachemgr.machines.batch.arrivals import Arrivals
     from cachemgr.pool.held import PoolHolding
     from cachemgr.pool.instance_book import Maker
     from cachemgr.pool.pool import ImagePool
@@ -98,6 +99,8 @@ class NodeContext:
     one_at_a_time: UserLocks
     # Copies that are made before their jobs start.
     copyist: CopyQueue
+    # Machines of jobs that come from other nodes.
+    arrivals: Arrivals
     # Where container runtimes of this node fetch images, if the site wants that.
     mirror: MirrorLogins | None = None
     # The site's keys, of which the first signs.

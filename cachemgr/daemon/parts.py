@@ -28,6 +28,7 @@ from cachemgr.network.keys import read_keys
 from cachemgr.pool.holdings import PoolHoldings
 from cachemgr.pool.layout import disk_errors
 from cachemgr.relay.connections import RelaySettings
+from cachemgr.relay.machines import NodeConversation
 from cachemgr.relay.mirror import MirrorConversation
 from cachemgr.relay.server import RelayServer
 from cachemgr.relay.shelf import Shelf
@@ -159,6 +160,7 @@ def make_relay(config: NodeConfig, node: NodeContext) -> RelayServer | None:
             node.relay_limit,
             node.log.info,
             lambda line, culprit: node.log.info(line, culprit=culprit or None),
+            NodeConversation,
         )
     except OSError as error:
         raise BadRequest(f"the relay cannot listen at {config.relay_listen}: {error.strerror}") from error

@@ -95,6 +95,11 @@ def read_record(disk: Disk, folder: str) -> MachineRecord:
         data = disk.read(path, MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotInPool(f"there is no machine in {folder}") from error
+    return record_in(data, path)
+
+
+def record_in(data: bytes, path: str) -> MachineRecord:
+    """What a file says that was read from `path`, here or on another node."""
     try:
         plain = json.loads(data)
     except ValueError as error:

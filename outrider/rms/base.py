@@ -117,6 +117,10 @@ class RmsJob:
     """Whether it can be told so by a signal beforehand."""
     can_save: bool = False
     """Whether it can be told to save its virtual machine, if it runs in one, and then goes back by itself."""
+    saved_on: str = ""
+    """The node on which its machine is saved, while it waits."""
+    elsewhere: tuple[str, ...] = ()
+    """Other nodes on which it may run, if its machine can move there (`move`)."""
     machine_bytes: int = 0
     """The memory that it asks for its machine, where `resources` do not tell it."""
     tasks: int = 1
@@ -312,6 +316,12 @@ class BatchSystem(Protocol):
 
         How long that takes is the job's; until it has, asking again changes nothing. When it starts again, on
         the node where its machine is, it has the time that was left.
+        """
+
+    def move(self, job: str, node: str) -> None:
+        """Let a suspended job, whose machine is on another node now, start again there and nowhere else.
+
+        `Refused` if it is not suspended, or where a job's machine cannot move.
         """
 
     def cancel(self, job: str, reason: str) -> None:

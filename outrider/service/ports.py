@@ -112,7 +112,22 @@ class Release:
     has_machine: bool = False
 
 
-Order = Fetch | Pin | Copy | Unpin | Stop | Release
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Move:
+    """A step (`arrive`, `give`, `drop`) of a suspended machine's way from one node to another.
+
+    What it was is told by the result's `words`: how far it is, a blank, and the place on that node.
+    """
+
+    owner: str
+    step: str
+    uid: int
+    source: str = ""
+    place: str = ""
+    rate_bytes_per_s: int | None = None
+
+
+Order = Fetch | Pin | Copy | Unpin | Stop | Release | Move
 
 COPYING = "copying"
 """What becomes of a `Copy` that is not made yet."""

@@ -234,7 +234,15 @@ class ResumeJob:
     job: str
 
 
-MachineRequest = SuspendJob | ResumeJob
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MigrateJob:
+    """Let a job's machine go on at another node: this one, or one that the service names."""
+
+    job: str
+    node: str = ""
+
+
+MachineRequest = SuspendJob | ResumeJob | MigrateJob
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -302,6 +310,7 @@ Request = (
     | ShowJob
     | SuspendJob
     | ResumeJob
+    | MigrateJob
     | AskStart
     | Explain
     | ShowReport

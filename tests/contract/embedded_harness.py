@@ -145,6 +145,9 @@ class Restarted:
     def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
         self._start().save(job, start_s, reason, is_kept=is_kept)
 
+    def move(self, job: str, node: str) -> None:
+        self._start().move(job, node)
+
     def cancel(self, job: str, reason: str) -> None:
         self._start().cancel(job, reason)
 

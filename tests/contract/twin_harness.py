@@ -91,6 +91,9 @@ class AskedTwice:
     def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
         self._twice("save", lambda: self._twin.save(job, start_s, reason, is_kept=is_kept))
 
+    def move(self, job: str, node: str) -> None:
+        self._twin.move(job, node)
+
     def cancel(self, job: str, reason: str) -> None:
         self._twice("cancel", lambda: self._twin.cancel(job, reason))
 

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from cachemgr.base.errors import CacheError, NotAllowed
+import json
+import os
+
+from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool
 from cachemgr.daemon.verbs import access
-from cachemgr.machines.batch import kept
+from cachemgr.machines.batch import arrivals, kept
+from cachemgr.machines.batch.moving import ARRIVE, DROP, DROPPED, STEPS
 from cachemgr.machines.keeper import PROGRAM
 from cachemgr.machines.qemu.accelerator import find_facts
-from cachemgr.protocol import JOB_OWNER, Discarded, ListedMachines, MachineFacts, NoFields, ReleaseRequest
+from cachemgr.protocol import (
+    JOB_OWNER,
+    Discarded,
+    ListedMachines,
+    MachineFacts,
+    MovedMachine,
+    MoveRequest,
+    NoFields,
+    ReleaseRequest,
+)
+from cachemgr.relay.machines import machine_path, thing_of
+from cachemgr.relay.tickets import make_ticket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext
     from cachemgr.daemon.verbs.requests import VerbRequest
+
+TICKET_S = 86_400
 
 
 def machines(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> MachineFacts:
@@ -49,3 +66,32 @@ def discard(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Disc
             raise CacheError(f"the machine of {owner} could not be removed: look at {kept.FOLDER}")
         node.log.info("machine of a job that is gone", owner=owner, uid=each.uid)
     return Discarded(len(found))
+
+
+def move_machine(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> MovedMachine:
+    """Let a machine come here, be given away, or go once it was taken elsewhere."""
+    access.require_privilege(caller, "moving a job's machine")
+    wanted = request.read(MoveRequest)
+    if wanted.step not in STEPS or not wanted.owner.startswith(JOB_OWNER) or wanted.user < 1:
+        raise BadRequest(f"there is no step {wanted.step[:20]!r} of a machine of {wanted.owner[:40]!r}")
+    if os.geteuid() not in (0, wanted.user):
+        raise NotAllowed("the node's daemon is not root: it cannot move machines of users")
+    if wanted.step == ARRIVE:
+        if not node.keys or not wanted.source:
+            raise BadRequest("machines come over a relay, with a ticket: set relay_key on all nodes")
+        key = arrivals.key_of(wanted.owner)
+        given = {
+            "source": wanted.source,
+            "path": machine_path(wanted.user, key),
+            "ticket": make_ticket(node.keys[0], thing_of(wanted.user, key), node.clock.now_s() + TICKET_S),
+            "rate_bytes_per_s": wanted.rate_bytes_per_s,
+        }
+        return node.arrivals.look(wanted.owner, wanted.user, json.dumps(given))
+    if all(f"{JOB_OWNER}{each.job}" != wanted.owner for each in kept.kept_machines()):
+        if wanted.step == DROP:
+            return MovedMachine(DROPPED)
+        raise NotInPool(f"this node has no machine of {wanted.owner}")
+    given_text = json.dumps({"place": wanted.place})
+    moved = arrivals.step_of(wanted.step, wanted.owner, wanted.user, given_text, arrivals.STEP_S)
+    node.log.info("machine moves", owner=wanted.owner, step=wanted.step, uid=wanted.user)
+    return moved

@@ -42,6 +42,7 @@ VERBS: dict[str, Verb] = {
     "machines": machining.machines,
     "kept-machines": machining.kept_machines,
     "discard": machining.discard,
+    "move-machine": machining.move_machine,
     "mirror": looking.mirror,
     "add": adding.add,
     "pin": leasing.pin,

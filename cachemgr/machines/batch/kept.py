@@ -13,6 +13,10 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 FOLDER = "/var/tmp"
 PROGRAM = "/usr/lib/outrider/machine"
 DISCARD = "discard"
@@ -52,19 +56,27 @@ def kept_machines(folder: str = FOLDER) -> list[KeptMachine]:
 
 def discard(machine: KeptMachine, program: str = PROGRAM) -> bool:
     """Have a job's machine ended and removed, with its user's rights; whether that was done."""
-    gid, home = machine.uid, "/"
-    with suppress(KeyError):
-        entry = pwd.getpwuid(machine.uid)
-        gid, home = entry.pw_gid, entry.pw_dir
-    identity = {"user": machine.uid, "group": gid, "extra_groups": []} if os.geteuid() == 0 else {}
     try:
-        done = subprocess.run(
-            [program, DISCARD, machine.key], stdin=subprocess.DEVNULL, capture_output=True, cwd="/",
-            timeout=TIME_S, env={"PATH": "/usr/bin:/bin", "HOME": home}, **identity,  # type: ignore[call-overload]
-        )  # fmt: skip
+        done = as_user(machine.uid, [program, DISCARD, machine.key], "", TIME_S)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return bool(done.returncode == 0)
+    return done.returncode == 0
+
+
+def as_user(
+    uid: int, argv: Sequence[str], given: str, timeout_s: float | None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program with a user's rights and nothing of this process' environment."""
+    gid, home = uid, "/"
+    with suppress(KeyError):
+        entry = pwd.getpwuid(uid)
+        gid, home = entry.pw_gid, entry.pw_dir
+    identity = {"user": uid, "group": gid, "extra_groups": []} if os.geteuid() == 0 else {}
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        list(argv), input=given, capture_output=True, text=True, errors="replace", cwd="/",
+        timeout=timeout_s, env={"PATH": "/usr/bin:/bin", "HOME": home}, **identity,  # type: ignore[call-overload]
+    )  # fmt: skip
+    return done
 
 
 def _names(folder: str) -> list[str]:

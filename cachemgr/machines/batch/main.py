@@ -4,6 +4,7 @@
     machine tidy JOB                        as the epilog calls it, with the user's rights
     machine console JOB                     the console of its guest
     machine discard JOB                     as the node's daemon calls it for a job that is gone
+    machine move arrive|give|drop JOB       as it calls them for one whose machine goes on elsewhere
 
 The submit filter puts `#!/usr/lib/outrider/machine run=vm,…` above the script's own first line. The machine
 is kept in a folder of the job's user on the node. A job that is told to be suspended (USR1) saves its
@@ -13,6 +14,7 @@ goes on. Where its machine is saved elsewhere it does not begin anew: it goes ba
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -27,6 +29,16 @@ from cachemgr.machines.batch.bootfiles import BootFiles, boot_files
 from cachemgr.machines.batch.console import VERB, console
 from cachemgr.machines.batch.image import BaseImage, base_image
 from cachemgr.machines.batch.kept import DISCARD
+from cachemgr.machines.batch.moving import (
+    DROPPED,
+    GIVEN,
+    MOVE,
+    STEPS,
+    TAKEN,
+    read_wanted,
+    remove_arrivals,
+    step,
+)
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
 from cachemgr.machines.machine import Machine
@@ -76,6 +88,8 @@ def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
             return console(_folder(_key(arguments[1])))
         if len(arguments) == 2 and arguments[0] == DISCARD:
             return discard(arguments[1], site or real_site(os.uname().nodename, PROGRAM))
+        if len(arguments) == 3 and arguments[0] == MOVE and arguments[1] in STEPS:
+            return move(arguments[1], _key(arguments[2]), site or real_site(os.uname().nodename, PROGRAM))
         return _main(arguments, os.environ, site or real_site(os.uname().nodename, PROGRAM))
     except (CacheError, OSError) as error:
         _say(str(error))
@@ -96,7 +110,7 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
     image = base_image(site.disk, environment.get("OUTRIDER_IMAGE", ""))
     wish = _continued(machine, job, image)
     if wish is None:
-        elsewhere = mark.elsewhere(machine.place)
+        elsewhere = _moved_to(machine) or mark.elsewhere(machine.place)
         if elsewhere:
             _say(f"the machine of this job is saved at {elsewhere}: it can continue there alone")
             if job.elsewhere_status is not None:
@@ -121,7 +135,7 @@ def tidy(key: str, site: MachineSite) -> int:
     and nothing is left of one that is not to go on."""
     machine = Machine(_folder(key), site)
     if os.path.isdir(machine.folder):
-        _ended(machine, but=(states.SUSPENDED,))
+        _ended(machine, but=(states.SUSPENDED, states.MOVED))
     return 0
 
 
@@ -130,10 +144,44 @@ def discard(key: str, site: MachineSite) -> int:
     machine = Machine(_folder(key), site)
     if os.path.isdir(machine.folder):
         _ended(machine)
+        with suppress(CacheError, OSError):
+            remove_arrivals(machine)
+            os.rmdir(machine.folder)
     mark = SavedMark(os.environ.get("HOME", ""), key)
     mark.remove()
     mark.take_end()
     return 0 if not os.path.lexists(machine.folder) else FAILED_STATUS
+
+
+def move(name: str, key: str, site: MachineSite) -> int:
+    """A step of a machine's way to another node. Where it is then is noted in its user's home, before
+    it can go on there: the node that it left would begin the job anew otherwise."""
+    try:
+        wanted = read_wanted(sys.stdin.read())
+        machine = Machine(_folder(key), site)
+        make_private(os.path.dirname(machine.folder))
+        done = step(machine, name, wanted)
+    except CacheError as error:
+        _say(str(error))
+        return error.exit_code
+    if done["state"] in (GIVEN, TAKEN):
+        place = str(wanted["place"]) if done["state"] == GIVEN else machine.place
+        SavedMark(os.environ.get("HOME", ""), key).write(place)
+    if done["state"] == DROPPED:
+        with suppress(OSError):
+            os.unlink(f"{machine.folder}/{BUSY}")
+        with suppress(OSError):
+            os.rmdir(machine.folder)
+    print(json.dumps(done))  # noqa: T201 - what the daemon reads
+    return 0
+
+
+def _moved_to(machine: Machine) -> str:
+    """Where the machine is that was given away from here; empty if none was."""
+    if not has_record(machine.site.disk, machine.folder):
+        return ""
+    record = read_record(machine.site.disk, machine.folder)
+    return record.moving_to if record.state == states.MOVED else ""
 
 
 def _ended(machine: Machine, but: Sequence[str] = ()) -> None:
@@ -216,7 +264,10 @@ def _continued(machine: Machine, job: BatchJob, image: BaseImage) -> MachineWish
     if not has_record(machine.site.disk, machine.folder):
         return None
     record = read_record(machine.site.disk, machine.folder)
-    if record.state in (states.LOST, states.MOVED) and job.attempt > 0:
+    if record.state == states.MOVED:
+        # It goes on elsewhere, or is about to: here it never begins anew.
+        return None
+    if record.state == states.LOST and job.attempt > 0:
         machine.remove()
         return None
     known = next(each for each in record.wish.disks if each.name == DISK)

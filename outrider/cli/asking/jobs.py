@@ -1,4 +1,4 @@
-"""`outrider jobs`, `suspend`, `resume`, `console`; what `show` and `explain` say of a job and its image."""
+"""`outrider jobs`, `suspend`, `resume`, `migrate`, `console`; what `show` and `explain` say of a job."""
 
 from __future__ import annotations
 
@@ -36,6 +36,14 @@ examples:
   outrider resume 4711
 """
 
+_MIGRATE = """The machine of the job is saved, brought to another node, and continues there with the time that
+was left. Meanwhile the job waits.
+
+examples:
+  outrider migrate 4711
+  outrider migrate 4711 n7
+"""
+
 _CONSOLE = """What the guest says on its first serial port, and what is typed into it; Control and ] leave it.
 With Slurm it is reached by a step of the job, else by ssh to the job's node.
 
@@ -57,6 +65,10 @@ def add(commands: Subparsers) -> None:
     ):
         parser = add_asking(commands, name, run, words, more)
         parser.add_argument("jobs", nargs="+", metavar="JOB", help="the batch system's number of a job")
+    words = "let a job's machine continue on another node"
+    parser = add_asking(commands, "migrate", migrate, words, _MIGRATE)
+    parser.add_argument("job", metavar="JOB", help="the batch system's number of a job")
+    parser.add_argument("node", metavar="NODE", nargs="?", default="", help="the node; else one is chosen")
     parser = add_asking(commands, "console", console, "the console of a job's machine", _CONSOLE)
     parser.add_argument("job", metavar="JOB", help="the batch system's number of a job")
 
@@ -78,6 +90,17 @@ def suspend(arguments: argparse.Namespace) -> None:
 
 def resume(arguments: argparse.Namespace) -> None:
     _order(arguments, "continues as soon as there is room; outrider show {} says when", is_suspended=False)
+
+
+def migrate(arguments: argparse.Namespace) -> None:
+    from outrider.service.answers import JobDetails
+    from outrider_client.transport import printable_line
+
+    asking = session(arguments)
+    path = f"/v1/jobs/{in_path(arguments.job)}/migration"
+    details = asking.shown(JobDetails, asking.client.post(path, {"node": arguments.node}))
+    if details is not None:
+        print(printable_line(f"job {details.job.job} moves {details.moves}"))
 
 
 def console(arguments: argparse.Namespace) -> None:

@@ -276,6 +276,9 @@ class GridEngine:
         if done.code != 0 and b"already" not in done.text:
             raise self._commands.failure(("qmod", "-sj"), done)
 
+    def move(self, job: str, node: str) -> None:
+        raise Refused("beside Grid Engine a machine continues where it was saved")
+
     def cancel(self, job: str, reason: str) -> None:
         try:
             self._commands.ask("qdel", job)

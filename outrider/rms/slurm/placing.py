@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from outrider.core.model import Resources
+from outrider.metadata.errors import TextError
 from outrider.metadata.notation.hostlists import expand, fold
 from outrider.rms.base import Refused
 from outrider.rms.slurm.jobs import SlurmJob
@@ -49,6 +51,18 @@ class Places:
         if key not in self._known:
             self._known[key] = self._work_out(job)
         return self._known[key]
+
+    def elsewhere(self, job: SlurmJob) -> tuple[str, ...]:
+        """Where its machine could go on instead of where it is, sorted; nothing for one without metadata."""
+        saved = job.record.saved
+        if job.record.metadata is None or not job.is_batch or job.tasks > 1 or not (saved or job.nodes):
+            return ()
+        here = job.nodes or ((saved.node,) if saved else ())
+        try:
+            found = self.eligible(replace(job, record=replace(job.record, saved=None)))
+        except TextError:
+            return ()
+        return tuple(sorted(set(found or self._nodes) - set(here)))
 
     def _work_out(self, job: SlurmJob) -> tuple[str, ...]:
         partitions = frozenset(job.partitions)

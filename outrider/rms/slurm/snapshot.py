@@ -148,6 +148,8 @@ class SlurmSnapshot:
             can_requeue=job.is_batch,
             can_be_signalled=job.is_batch,
             can_save=job.is_batch,
+            saved_on="" if job.record.saved is None or job.nodes else job.record.saved.node,
+            elsewhere=self.places.elsewhere(job),
             tasks=job.tasks,
             is_blocked=is_blocked,
             queue=job.partitions[0] if job.partitions else "",

@@ -241,6 +241,9 @@ class SlurmSystem:
         gives the job back when all is saved; what is to become of it then is written before."""
         with self._guard:
             found, known = self._standing(job), self._seen.job(job)
+            if found.is_waiting and is_kept and known.record.saved is not None:
+                self._keep(found, known, reason)
+                return
             if found.is_waiting:
                 self._check_waits(found, known, "saved")
                 if not (known.is_held_by_us or (known.record.is_stopped and found.is_stopped)):
@@ -265,6 +268,28 @@ class SlurmSystem:
             except Refused:
                 self._write(found, self._seen.job(job), known.record)
                 raise
+
+    def move(self, job: str, node: str) -> None:
+        with self._guard:
+            found, known = self._standing(job), self._seen.job(job)
+            saved = known.record.saved
+            if saved is not None and saved.node == node:
+                return
+            if saved is None:
+                raise Refused(f"job {job} has no saved machine")
+            if not (found.is_waiting and known.record.is_suspended):
+                raise Unavailable(f"job {job} is not suspended yet")
+            self._write(found, known, replace(known.record, saved=replace(saved, node=node)))
+
+    def _keep(self, found: Standing, known: SlurmJob, reason: str) -> None:
+        """One that waits with a saved machine is suspended until somebody lets it go on."""
+        if known.record.is_suspended and found.is_stopped:
+            return
+        record = replace(
+            known.record.said(reason), is_held=True, is_stopped=True, is_suspended=True, is_expected=False
+        )
+        self._write(found, known, record)
+        self._commands.ask("scontrol", "hold", found.address)
 
     def cancel(self, job: str, reason: str) -> None:
         with self._guard:

@@ -231,6 +231,9 @@ class Twin:
                 self._world.log_change("saving", job, reason)
                 self._world.leave(found, JobState.SUSPENDED if is_kept else JobState.PENDING, reason)
 
+    def move(self, job: str, node: str) -> None:
+        raise Refused("machines do not move here")
+
     def cancel(self, job: str, reason: str) -> None:
         with self._call("cancel"):
             if job not in self._world.ended:

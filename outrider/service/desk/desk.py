@@ -20,7 +20,7 @@ from outrider.metadata.policies import Policies
 from outrider.rms.base import NodeState, Refused, RmsNode, Sight
 from outrider.service.answers import Answer, Reconciled, Replied, Trouble
 from outrider.service.desk.batch.effect_queue import MOST_WAIT_S, EffectQueue
-from outrider.service.desk.batch.job_effects import job_of
+from outrider.service.desk.batch.job_effects import is_move, job_of
 from outrider.service.desk.batch.reservation_effects import PARK, RESERVE
 from outrider.service.desk.components import DeskComponents, make_components
 from outrider.service.desk.dispatch import DECIDED, RequestDispatch
@@ -348,7 +348,9 @@ class Desk:
         wait_s = self._batch.again_s(effect)
         words = str(result) or type(result).__name__
         waiting = self._store.waiting_effects(effect.subject)
-        is_needed = effect.kind == PARK and not isinstance(result, Refused)
+        # A machine that is to be moved is suspended before and goes on afterwards, whatever else is wanted.
+        is_one_of_several = effect.kind == PARK or any(map(is_move, waiting))
+        is_needed = is_one_of_several and not isinstance(result, Refused)
         if waiting and waiting[-1].identity != identity and not is_needed:
             # A later one says what should be now, and waits for this one to be out of its way.
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
-from outrider.service.answers import Answer, Decision, ReservationList, TransferList, Trouble
+from outrider.service.answers import Answer, Decision, JobDetails, ReservationList, TransferList, Trouble
 from outrider.service.answers.leases import EventTaken, OptionView
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.jobs.interruption import machine_orders
@@ -250,9 +250,11 @@ class RequestDispatch:
         """Suspend a job's machine, or let it go on; how the job stands."""
         if store_trouble:
             return Trouble(code="unavailable", message=store_trouble)
-        entry = self._parts.jobs.entries.get(request.job)
-        trouble = machine_orders.order(self.site, entry, request, caller)
-        return trouble or self._parts.job_views.details(ShowJob(job=request.job), caller)
+        done = machine_orders.order(self.site, self._parts.jobs.entries, request, caller)
+        if isinstance(done, Trouble):
+            return done
+        details = self._parts.job_views.details(ShowJob(job=request.job), caller)
+        return replace(details, moves=done) if isinstance(details, JobDetails) else details
 
     def _judged(
         self, request: Reserve, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool

@@ -28,6 +28,8 @@ from cachemgr.protocol import (
     ListedMachines,
     ListedShares,
     ListedTransfers,
+    MovedMachine,
+    MoveRequest,
     NameRequest,
     NoFields,
     PinFields,
@@ -49,6 +51,7 @@ from outrider.service.ports import (
     Copy,
     Fetch,
     HeldBytes,
+    Move,
     NodeReport,
     NodeRoom,
     NodeTrouble,
@@ -304,9 +307,21 @@ class _OrdersOfACall:
                     self._asking.send("release", ReleaseRequest(order.owner))
                     if order.has_machine:
                         self._asking.send("discard", ReleaseRequest(order.owner))
+                case Move():
+                    return self._move(order)
         except CacheError as error:
             return OrderResult(order=order, code=error.code, words=str(error))
         return OrderResult(order=order)
+
+    def _move(self, order: Move) -> OrderResult:
+        source = self._relay_of(order.source) if order.source else None
+        if order.source and source is None:
+            return OrderResult(order=order, code="no-relay", words=f"node {order.source} has no relay")
+        wanted = MoveRequest(
+            order.owner, order.step, order.uid, source, order.place or None, order.rate_bytes_per_s
+        )
+        moved = self._asking.order("move-machine", wanted, MovedMachine)
+        return OrderResult(order=order, words=f"{moved.state} {moved.place}")
 
     def _located(self, order: Fetch) -> Fetch:
         """The same with addresses in the place of names of the site's catalogue: an administrator may

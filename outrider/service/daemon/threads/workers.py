@@ -24,8 +24,10 @@ from outrider.service.daemon.measures.gauges import PoolGauges
 from outrider.service.daemon.measures.nodeshares import NodeShares
 from outrider.service.daemon.threads.events import ask_event
 from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups, Question
+from outrider.service.desk.batch.job_effects import is_move, moved_by
 from outrider.service.front import Busy, NotDone
 from outrider.service.meter import Meter
+from outrider.service.nodes.moving import MoveFields, move_machine
 from outrider.service.ports import (
     AskEvent,
     AskProgram,
@@ -122,6 +124,8 @@ class Workers:
                 crew, to, owner = self._programs, "program", uid
             case AskProgram():
                 crew, to, owner = self._programs, "program", call.uid
+            case Carry(effect=effect) if is_move(effect):
+                crew, to = self._nodes, "node"
             case Look() | Carry() | TellUser():
                 crew, to = self._rms, "rms"
             case ResolveImage():
@@ -248,6 +252,10 @@ class Workers:
                 case Look(watched=watched):
                     sight = look(self._world.rms, watched)
                     return sight if self._complete is None else self._complete(sight)
+                case Carry(effect=effect) if is_move(effect):
+                    fields = MoveFields(**moved_by(effect))
+                    move_machine(fields, self._world.nodes, self._world.rms, effect.attempts)
+                    return None
                 case Carry(effect=effect):
                     self._carry_effect(effect, self._world.rms, self._world.sign)
                     return None

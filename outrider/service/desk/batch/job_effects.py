@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -27,7 +27,7 @@ KINDS = frozenset({HOLD, RELEASE, BIND, TICKET, RESIZE})
 SIGNAL = "signal"
 REQUEUE = "requeue"
 SAVE = "save"
-SUSPEND, RESUME = "suspend", "resume"
+SUSPEND, RESUME, MIGRATE = "suspend", "resume", "migrate"
 NO_TICKET = "none"
 """What a job carries that waits for its ticket."""
 _SUBJECT = "job "
@@ -150,6 +150,22 @@ def suspend_effect(job: str, run_s: int, reason: str, now_s: int) -> Effect:
 def resume_effect(job: str, now_s: int) -> Effect:
     """Let it go on."""
     return _machine_effect(RESUME, job, {"version": 1}, now_s)
+
+
+def migrate_effect(job: str, fields: Mapping[str, object], now_s: int) -> Effect:
+    """Bring its saved machine to another node."""
+    return _machine_effect(MIGRATE, job, {"version": 1, "move": dict(fields)}, now_s)
+
+
+def is_move(effect: Effect) -> bool:
+    """Whether nodes are asked for it, and not only the batch system."""
+    return effect.kind == MIGRATE
+
+
+def moved_by(effect: Effect) -> dict[str, Any]:
+    """What is moved, and to where."""
+    found: dict[str, Any] = json.loads(effect.payload)["move"]
+    return found
 
 
 def machine_of(job: str) -> str:

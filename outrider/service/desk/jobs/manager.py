@@ -18,6 +18,7 @@ from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.copies import JobCopies
 from outrider.service.desk.jobs.image_lookup import ImageLookups
 from outrider.service.desk.jobs.in_reservation import JobsInReservations
+from outrider.service.desk.jobs.interruption.machine_moves import leave_drained
 from outrider.service.desk.jobs.interruption.yielding import JobYielding
 from outrider.service.desk.jobs.job import JobEntry, JobImage, Stage
 from outrider.service.desk.jobs.notes import LOOKUP_S, JobNotes
@@ -119,6 +120,7 @@ class JobManager:
             elif self.turns.is_given_back(job):
                 self._orders.order(release_effect(job.key, (), None, self._site.now_s))
         self.yielding.seen()
+        leave_drained(self._site, self.entries, sight)
         self._review.begin()
 
     def heard(self, news: list[News]) -> None:
@@ -319,7 +321,7 @@ class JobManager:
         self._earlier.forget_job(entry.key)
         self.turns.forget(entry.key)
         self._jobs.forget(entry)
-        self._orders.drop(entry.key)
+        self._orders.forget(entry.key)
         self.notes.forget(entry.key)
 
     def _drop_lookup(self, entry: JobEntry) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from outrider.service.desk.batch.job_effects import is_of_job, subject_of
+from outrider.service.desk.batch.job_effects import is_of_job, machine_of, subject_of
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.owners import job_of_owner
 from outrider.service.desk.state.site import Site
@@ -43,6 +43,11 @@ class JobOrders:
     def drop(self, job: str) -> None:
         """Nothing is wanted of a job any more."""
         self._drop(subject_of(job))
+
+    def forget(self, job: str) -> None:
+        """A job is gone, and with it what was to become of its machine."""
+        self._drop(subject_of(job))
+        self._drop(machine_of(job))
 
     def waits(self, job: str) -> bool:
         """Whether anything is still to be done to a job."""

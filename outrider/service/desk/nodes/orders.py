@@ -19,6 +19,7 @@ from outrider.service.ports import (
     Arriving,
     Copy,
     Fetch,
+    Move,
     NodeReport,
     Order,
     Pin,
@@ -56,8 +57,8 @@ class NodeOrders:
         """Those that have not answered when they were last spoken to."""
         self._ready: dict[str, None] = {}
         """Nodes whose turn it is, in their order; each once, however often it was planned."""
+        # By node and owner, the node that waits for that one to have been told.
         self._behind: dict[tuple[str, str], str] = {}
-        """By node and owner, the node that waits for that one to have been told."""
         self.copiers = copies.Copiers()
         self._under_way = 0
         self._number = 0
@@ -345,11 +346,11 @@ class NodeOrders:
         arriving = {each.digest: each for each in report.arriving}
         for result in report.results:
             order = result.order
+            assert not isinstance(order, Move), "whoever moves a machine asks by itself"
             if isinstance(order, Stop):
                 status.stops.pop(order.digest, None)
             elif isinstance(order, Release):
-                # If it was of no use, the owner is there again at the next comparison.
-                status.releases.pop(order.owner, None)
+                status.releases.pop(order.owner, None)  # Else it is there again at the next comparison.
             elif isinstance(order, Unpin):
                 if not result.code or result.code == "missing":
                     status.unpins.pop((order.digest, order.owner), None)

@@ -111,7 +111,7 @@ class PreemptibleJobs:
             ),
             checkpoint=declared.checkpoint,
             nodes=tuple(sorted(nodes)),
-            memory_bytes=_memory_bytes(job) if declared.is_saved else None,
+            memory_bytes=machine_memory_bytes(job) if declared.is_saved else None,
         )
         self._enter(found)
         self._share_disks(found.nodes)
@@ -186,7 +186,7 @@ def saving_s(settings: Settings, memory_bytes: int) -> int:
     return SAVING_SPARE_S + math.ceil(memory_bytes / settings.saving_rate_bytes_per_s)
 
 
-def _memory_bytes(job: RmsJob) -> int:
+def machine_memory_bytes(job: RmsJob) -> int:
     return job.machine_bytes or dict(job.resources.amounts).get("memory_mib", 0) << 20
 
 
@@ -203,7 +203,7 @@ def refusal_of(settings: Settings, lines: JobLines, job: RmsJob) -> str:
         return (
             "preemptible is suspend, and the batch system cannot have this job's machine saved: leave it out"
         )
-    if lines.is_suspendable and not _memory_bytes(job):
+    if lines.is_suspendable and not machine_memory_bytes(job):
         return "preemptible is suspend, and it is not known how much memory the machine has: ask for memory"
     most_s = settings.most_requeue_grace_s
     if lines.grace_s is not None and lines.grace_s > most_s:

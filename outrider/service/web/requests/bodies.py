@@ -153,6 +153,14 @@ class StartingBody(Body):
     )
 
 
+class MigrationBody(Body):
+    """Where a job's machine is to continue."""
+
+    node: str = Field(
+        default="", pattern=f"^$|{HOST}", description="the node; without it the service names one"
+    )
+
+
 class BackupBody(Body):
     """Where a copy of the store goes."""
 

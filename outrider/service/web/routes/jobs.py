@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from outrider.service.answers import JobDetails, JobList, Verdict
-from outrider.service.requests import AskStart, ListJobs, ResumeJob, ShowJob, SuspendJob
+from outrider.service.requests import AskStart, ListJobs, MigrateJob, ResumeJob, ShowJob, SuspendJob
 from outrider.service.web.asking import Asker
-from outrider.service.web.requests.bodies import JOB, JobsQuery, StartingBody
+from outrider.service.web.requests.bodies import JOB, JobsQuery, MigrationBody, StartingBody
 from outrider.service.web.routes.routing import ERRORS, By, answered
 
 JobKey = Annotated[str, Path(pattern=JOB, description="the batch system's own name for the job, like 17")]
@@ -40,6 +40,11 @@ def job_routes(asker: Asker) -> APIRouter:
     async def resume(job: JobKey, caller: By) -> Response:
         """Let it go on, where its machine is, as soon as there is room."""
         return answered(await asker.ask(caller, ResumeJob(job=job), JobDetails))
+
+    @routes.post("/jobs/{job}/migration", response_model=JobDetails)
+    async def migrate(job: JobKey, body: MigrationBody, caller: By) -> Response:
+        """Save the job's machine and let it continue on another node (its owner, administrators)."""
+        return answered(await asker.ask(caller, MigrateJob(job=job, node=body.node), JobDetails))
 
     @routes.post("/starting", response_model=Verdict)
     async def starting(body: StartingBody, caller: By) -> Response:

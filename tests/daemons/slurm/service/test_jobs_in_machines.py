@@ -142,6 +142,56 @@ def test_owner_suspends_a_machine_and_lets_it_go_on(machines: OutriderSite) -> N
     assert kept_on(site, "n1") == []
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_machine_goes_on_at_another_node_without_a_gap(machines: OutriderSite, is_killed: bool) -> None:
+    site = machines
+    image, last = site.image(f"moved{is_killed}.qcow2", 4 * MB), 200
+    job = submit(site, image, COUNTING.format(last=last), "-c1")
+    wait_for(site, job, "RUNNING")
+    source = seen(site, job).nodes
+    target = next(node for node in site.cluster.nodes if node != source)
+    wait_until_said(site, job, "3")
+
+    foreign = site.outrider("migrate", job, target, user="bob", check=False)
+    told = site.outrider("migrate", job, target).stdout
+    if is_killed:
+        site.cluster.wait_for(
+            "files over there", lambda: f"job-{job}" in kept_on(site, target), BOOT_S, site.logs
+        )
+        kill_service(site)
+        site.start_service()
+    back = ended(site, job, BOOT_S)
+
+    assert foreign.returncode != 0
+    assert f"from {source} to {target}, by ada" in told
+    assert (back.state, back.nodes) == ("COMPLETED", target), f"{said(site, job)}\n{site.logs()}"
+    assert counted_to(site, job, last), said(site, job)
+    assert restarts(site, job) == "Restarts=1"
+    assert kept_on(site, source) == kept_on(site, target) == []
+
+
+def test_machine_leaves_a_node_that_is_drained(machines: OutriderSite) -> None:
+    site = machines
+    image, last = site.image("drained.qcow2", 4 * MB), 100
+    job = submit(site, image, COUNTING.format(last=last), "-c1")
+    wait_for(site, job, "RUNNING")
+    source = seen(site, job).nodes
+    wait_until_said(site, job, "3")
+
+    site.outrider("suspend", job)
+    wait_for(site, job, "PENDING")
+    site.cluster.run(HEAD, ["scontrol", "update", f"NodeName={source}", "State=DRAIN", "Reason=test"])
+    try:
+        site.outrider("resume", job)
+        back = ended(site, job, BOOT_S)
+    finally:
+        site.cluster.run(HEAD, ["scontrol", "update", f"NodeName={source}", "State=RESUME"])
+
+    assert (back.state, back.nodes != source) == ("COMPLETED", True), f"{said(site, job)}\n{site.logs()}"
+    assert counted_to(site, job, last), said(site, job)
+    assert kept_on(site, source) == []
+
+
 def test_job_that_is_cancelled_while_it_is_suspended_leaves_nothing(machines: OutriderSite) -> None:
     site = machines
     image = site.image("dropped.qcow2", 4 * MB)

@@ -198,6 +198,7 @@ ANSWERS: Mapping[str, Answer] = {
     "ShowJob": JobDetails(job=JOB, tasks=1, staging=(), released_to="n1", decisions=(LINE,)),
     "SuspendJob": JobDetails(job=JOB, tasks=1, staging=(), released_to="n1", decisions=(LINE,)),
     "ResumeJob": JobDetails(job=JOB, tasks=1, staging=(), released_to="n1", decisions=(LINE,)),
+    "MigrateJob": JobDetails(job=JOB, tasks=1, staging=(), released_to="n1", decisions=(LINE,)),
     "AskStart": Verdict(verdict="go"),
     "ListTransfers": TransferList(transfers=(), is_complete=True),
     "ShowTimeline": Timeline(from_s=0, until_s=1, nodes=(), stretches=(), is_complete=True),

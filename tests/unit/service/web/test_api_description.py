@@ -51,6 +51,7 @@ def test_no_object_takes_what_it_does_not_know() -> None:
         "TriggerBody",
         "CallBody",
         "SubmitBody",
+        "MigrationBody",
         "StartingBody",
         "BackupBody",
         "LoginBody",

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from outrider.rms.base import JobState
 from outrider.service.answers import Trouble
 from outrider.service.desk.batch.job_effects import resume_effect, suspend_effect
+from outrider.service.desk.jobs.interruption.machine_moves import order_move
 from outrider.service.desk.jobs.job import JobEntry
 from outrider.service.desk.state.site import Site
-from outrider.service.requests import Caller, MachineRequest, SuspendJob
+from outrider.service.requests import Caller, MachineRequest, MigrateJob, SuspendJob
 
 
-def order(site: Site, entry: JobEntry | None, request: MachineRequest, caller: Caller) -> Trouble | None:
-    """Have it done; why not, if it is not to be done. What is so already is no error."""
+def order(
+    site: Site, entries: Mapping[str, JobEntry], request: MachineRequest, caller: Caller
+) -> Trouble | str:
+    """Have it done; why not, if it is not to be done; of a machine that moves, what is done. What is so
+    already is no error."""
+    entry = entries.get(request.job)
     if entry is None:
         words = f"job {request.job[:40]} neither waits for an image nor runs with one"
         return Trouble(code="not-found", message=words)
     if not caller.is_admin and entry.job.uid != caller.uid:
         return Trouble(code="not-allowed", message=f"job {entry.key} is somebody else's")
+    if isinstance(request, MigrateJob):
+        return order_move(site, entry, entries.values(), request.node, caller.user)
     if isinstance(request, SuspendJob):
-        return _suspend(site, entry, caller)
-    return _resume(site, entry, caller)
+        return _suspend(site, entry, caller) or ""
+    return _resume(site, entry, caller) or ""
 
 
 def _suspend(site: Site, entry: JobEntry, caller: Caller) -> Trouble | None:

@@ -1,0 +1,47 @@
+"""What a node's daemon and those who ask it say of jobs' machines: a part of `cachemgr.protocol`."""
+
+from __future__ import annotations
+
+from cachemgr.base.message import ProtocolMessage
+
+
+class MachineFacts(ProtocolMessage):
+    """By what virtual machines run on a node, and the room beside its pool."""
+
+    version: str
+    accelerator: str
+    reason: str
+    processor: str
+    free_bytes: int
+
+
+class ListedMachines(ProtocolMessage):
+    """Of which jobs (`job-17`) there are machines here."""
+
+    owners: tuple[str, ...]
+
+
+class Discarded(ProtocolMessage):
+    """How many machines were removed."""
+
+    machines: int
+
+
+class MoveRequest(ProtocolMessage):
+    """A step (`arrive`, `give`, `drop`) on a suspended machine's way to another node. `source` is the relay
+    from which it comes, `place` to which place it is given."""
+
+    owner: str
+    step: str
+    user: int
+    source: str | None = None
+    place: str | None = None
+    rate_bytes_per_s: int | None = None
+    at_least_1 = ("rate_bytes_per_s",)
+
+
+class MovedMachine(ProtocolMessage):
+    """How far it is (`coming`, `fetched`, `given`, `taken`, `dropped`), and what its place here is called."""
+
+    state: str
+    place: str = ""

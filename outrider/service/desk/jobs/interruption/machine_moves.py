@@ -1,0 +1,104 @@
+"""Machines that are to go on at another node: to which, what is asked for that, and how long they pause."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from outrider.rms.base import JobState, NodeState, Sight
+from outrider.service.answers import Trouble
+from outrider.service.desk.batch.job_effects import machine_of, migrate_effect, resume_effect, suspend_effect
+from outrider.service.desk.jobs.job import JobEntry
+from outrider.service.desk.nodes.preemptible_jobs import machine_memory_bytes, saving_s
+from outrider.service.desk.state.site import Site
+from outrider.store.records import Effect
+
+LINK_SHARE = 10
+"""Without a rate for best effort a machine takes at most this part of the link: what is promised on it is
+planned with a reserve."""
+
+
+def order_move(
+    site: Site, entry: JobEntry, entries: Iterable[JobEntry], node: str, who: str
+) -> Trouble | str:
+    """Have a machine saved if it runs, brought to a node, and let go on if it was not suspended by hand; in
+    words what is done."""
+    job, now_s = entry.job, site.now_s
+    if entry.lines is None or not entry.lines.is_machine or not job.can_save:
+        return _conflict(f"job {job.key} runs in no virtual machine (run: vm): it cannot move")
+    runs = job.state is JobState.RUNNING and job.start_s is not None and len(job.nodes) == 1
+    if not runs and not job.saved_on:
+        return _conflict(f"job {job.key} is {job.state.value}, and has no machine yet that could move")
+    source = job.nodes[0] if runs else job.saved_on
+    if node and node == source:
+        return _conflict(f"the machine of job {job.key} is on {node} already")
+    if site.store.waiting_effects(machine_of(job.key), most=1):
+        return _conflict(f"job {job.key} is being suspended or moved already: outrider explain {job.key}")
+    target = _target(site, entry, entries, node)
+    if isinstance(target, Trouble):
+        return target
+    rate = site.settings.best_effort_rate_bytes_per_s or site.settings.link_rate_bytes_per_s // LINK_SHARE
+    fields = {
+        "job": job.key, "uid": job.uid, "source": source, "target": target, "rate_bytes_per_s": max(1, rate),
+    }  # fmt: skip
+    effects: list[Effect] = []
+    reason = f"outrider: its machine moves to {target}"
+    if job.state is not JobState.SUSPENDED:
+        effects.append(suspend_effect(job.key, job.start_s or 0, reason, now_s))
+    effects.append(migrate_effect(job.key, fields, now_s))
+    if job.state is not JobState.SUSPENDED:
+        effects.append(resume_effect(job.key, now_s))
+    site.todo(effects)
+    pause_s = _pause_s(site, entry, rate, is_running=runs)
+    words = f"from {source} to {target}, by {who}; a pause of at most about {pause_s} s is expected"
+    site.note("machine", f"job {job.key}", "migrates", words, uid=job.uid)
+    return words
+
+
+def leave_drained(site: Site, entries: Mapping[str, JobEntry], sight: Sight) -> None:
+    """Have machines moved that are to go on and are saved on nodes that take no jobs, as long as these still
+    answer. One that was suspended by hand stays where it is until somebody lets it go on."""
+    drained = {node.name for node in sight.nodes if node.state is NodeState.DRAINED}
+    if not drained:
+        return
+    for entry in entries.values():
+        job = entry.job
+        if job.saved_on in drained and job.state is JobState.HELD and job.is_held_by_us:
+            # Without another node it is asked for again after the next look.
+            order_move(site, entry, entries.values(), "", f"outrider: {job.saved_on} is drained")
+
+
+def _pause_s(site: Site, entry: JobEntry, rate: int, *, is_running: bool) -> int:
+    """To save its memory, carry it and read it again; what its disks have grown by is not known."""
+    memory_bytes = machine_memory_bytes(entry.job)
+    saved_s = saving_s(site.settings, memory_bytes)
+    return (2 if is_running else 1) * saved_s + math.ceil(memory_bytes / max(1, rate))
+
+
+def _target(site: Site, entry: JobEntry, entries: Iterable[JobEntry], node: str) -> str | Trouble:
+    job = entry.job
+    if not job.elsewhere:
+        return _conflict(
+            f"job {job.key} can run on no other node: its partition, its user's own wishes or the batch "
+            "system do not allow that"
+        )
+    if node and node not in job.elsewhere:
+        return _conflict(f"job {job.key} cannot run on {node}: it may on {', '.join(job.elsewhere[:8])}")
+    available = site.book.available
+    up = {
+        each.name
+        for number, each in enumerate(site.book.timeline.nodes)
+        if available >> number & 1 and each.name in job.elsewhere
+    }
+    if node:
+        return node if node in up else _conflict(f"node {node} takes no jobs now")
+    booked = {
+        name for live in site.live.values() if live.reservation.start_s <= site.now_s for name in live.nodes
+    }
+    busy = [name for each in entries for name in each.job.nodes]
+    free = sorted(up - booked, key=lambda name: (busy.count(name), name))
+    return free[0] if free else _conflict(f"there is no other node for job {job.key} now: name one later")
+
+
+def _conflict(words: str) -> Trouble:
+    return Trouble(code="conflict", message=words)

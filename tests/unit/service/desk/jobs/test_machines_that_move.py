@@ -1,0 +1,114 @@
+"""Machines that are to go on at another node: who may ask, what is refused, and in which order it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from outrider.rms.base import JobState, Refused, RmsJob, Unavailable
+from outrider.rms.twin.jobs import TwinJob
+from outrider.service.answers import JobDetails, Trouble
+from outrider.service.desk.batch.job_effects import is_move, moved_by
+from outrider.service.ports import Call, Carry
+from outrider.service.requests import MigrateJob
+from tests.unit.service.desk.jobs.yielding_site import (
+    MACHINE,
+    MEMORY_MIB,
+    SETTINGS,
+    happened,
+    running,
+    site_of,
+    state,
+)
+from tests.unit.service.desk.sandbox import BOB, Sandbox
+
+NODES = ("n1", "n2")
+
+
+class Moves:
+    """The world beside the site: what was to be moved, and how that ends."""
+
+    def __init__(self, site: Sandbox, results: list[Exception | None]) -> None:
+        self.asked: list[dict[str, object]] = []
+        self._others, self._results = site._carry_out, results
+
+    def __call__(self, call: Call) -> object:
+        if not isinstance(call, Carry) or not is_move(call.effect):
+            return self._others(call)
+        self.asked.append(moved_by(call.effect))
+        return self._results[min(len(self.asked), len(self._results)) - 1]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    """Two nodes between which machines can move."""
+    seen = TwinJob.seen
+
+    def seen_with_others(job: TwinJob) -> RmsJob:
+        found = seen(job)
+        return replace(found, elsewhere=tuple(each for each in NODES if each not in found.nodes))
+
+    monkeypatch.setattr(TwinJob, "seen", seen_with_others)
+    yield from site_of(tmp_path, SETTINGS)
+
+
+@pytest.mark.parametrize("last", [None, Refused("another version of QEMU")])
+def test_machine_is_suspended_brought_over_and_goes_on(
+    site: Sandbox, monkeypatch: pytest.MonkeyPatch, last: Exception | None
+) -> None:
+    moves = Moves(site, [Unavailable("it is on its way")] * 3 + [last])
+    monkeypatch.setattr(site, "_carry_out", moves)
+    key = running(site, MACHINE, memory_mib=MEMORY_MIB)
+    before = site.job(key)
+    assert before is not None
+
+    answer = site.ask(MigrateJob(job=key))
+    again = site.ask(MigrateJob(job=key))
+    site.sleep(120)
+
+    assert isinstance(answer, JobDetails)
+    told = answer.moves
+    other = next(each for each in NODES if each not in before.nodes)
+    assert f"from {before.nodes[0]} to {other}" in told
+    assert "pause of at most about" in told
+    assert isinstance(again, Trouble)
+    assert len(moves.asked) == 4
+    assert {each["target"] for each in moves.asked} == {other}
+    assert state(site, key) is JobState.RUNNING
+    assert len(happened(site, key, "running")) == 2
+
+
+def test_what_cannot_move_is_refused(site: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    moves = Moves(site, [None])
+    monkeypatch.setattr(site, "_carry_out", moves)
+    key, plain = running(site, MACHINE, memory_mib=MEMORY_MIB), running(site, "")
+    job = site.job(key)
+    assert job is not None
+
+    answers = [
+        site.ask(MigrateJob(job=key), BOB),
+        site.ask(MigrateJob(job=plain)),
+        site.ask(MigrateJob(job=key, node=job.nodes[0])),
+        site.ask(MigrateJob(job=key, node="n7")),
+    ]
+    site.sleep(60)
+
+    words = ["somebody else's", "in no virtual machine", "is on", "cannot run on n7"]
+    for answer, expected in zip(answers, words, strict=True):
+        assert isinstance(answer, Trouble)
+        assert expected in answer.message
+    assert not moves.asked
+    assert state(site, key) is JobState.RUNNING
+
+
+def test_where_machines_cannot_move_that_is_said(tmp_path: Path) -> None:
+    for made in site_of(tmp_path, SETTINGS):
+        key = running(made, MACHINE, memory_mib=MEMORY_MIB)
+        answer = made.ask(MigrateJob(job=key))
+
+        assert isinstance(answer, Trouble)
+        assert "can run on no other node" in answer.message
+        assert state(made, key) is JobState.RUNNING

@@ -1,0 +1,103 @@
+"""A machine brought from one node to another: each step follows from what the nodes say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from outrider.rms.base import BatchSystem, Refused, Unavailable
+from outrider.service.nodes.moving import MOST_BUSY, MoveFields, move_machine
+from outrider.service.ports import Move, NodeReport, NodeTrouble, OrderResult, TellNode
+
+FIELDS = MoveFields(job="17", uid=1000, source="n1", target="n2", rate_bytes_per_s=10)
+PLACE = "n2:/var/tmp/outrider-1000/job-17"
+
+
+@dataclass
+class TwoNodes:
+    """Nodes that do as the real ones, and a batch system beside them."""
+
+    is_brought: bool = False
+    holder: str = "n1"
+    is_given: bool = False
+    away: set[str] = field(default_factory=set)
+    code: str = ""
+    done: list[str] = field(default_factory=list)
+    led_to: str = "n1"
+
+    def tell(self, call: TellNode) -> NodeReport:
+        if call.node in self.away:
+            raise NodeTrouble(f"{call.node} does not answer")
+        (order,) = call.orders
+        assert isinstance(order, Move)
+        self.done.append(f"{order.step} {call.node}")
+        result = OrderResult(order=order, code=self.code, words=self.code or self._told(order, call.node))
+        return NodeReport(node=call.node, at_s=0, limit_bytes=1, used_bytes=0, results=(result,))
+
+    def _told(self, order: Move, node: str) -> str:
+        if order.step == "give":
+            assert (node, order.place, self.is_brought) == ("n1", PLACE, True)
+            self.is_given = True
+            return f"given {PLACE}"
+        if order.step == "drop":
+            assert (node, self.holder) == ("n1", "n2")
+            return "dropped x"
+        assert (node, order.source) == ("n2", "n1")
+        if self.is_given:
+            self.holder = "n2"
+            return f"taken {PLACE}"
+        return f"fetched {PLACE}" if self.is_brought else "coming "
+
+    def move(self, job: str, node: str) -> None:
+        assert (job, self.holder) == ("17", node)
+        self.led_to = node
+
+
+def attempt(nodes: TwoNodes, attempts: int = 0) -> None:
+    move_machine(FIELDS, nodes, cast(BatchSystem, nodes), attempts)
+
+
+def test_machine_is_given_when_all_of_it_is_over_there() -> None:
+    nodes = TwoNodes()
+    with pytest.raises(Unavailable, match="on its way to n2"):
+        attempt(nodes)
+    nodes.is_brought = True
+    attempt(nodes)
+
+    assert nodes.done == ["arrive n2", "arrive n2", "give n1", "arrive n2", "drop n1"]
+    assert nodes.led_to == "n2"
+
+
+@pytest.mark.parametrize("away", ["n1", "n2"])
+def test_node_that_is_away_is_waited_for(away: str) -> None:
+    nodes = TwoNodes(is_brought=True, away={away})
+    with pytest.raises(Unavailable, match="does not answer"):
+        attempt(nodes)
+    led_to = nodes.led_to
+    nodes.away.clear()
+    attempt(nodes)
+
+    assert led_to == "n1"
+    assert nodes.led_to == "n2"
+
+
+def test_old_node_that_is_away_after_it_gave_the_machine_holds_up_nothing() -> None:
+    nodes = TwoNodes(is_brought=True, is_given=True, away={"n1"})
+    attempt(nodes)
+
+    assert nodes.led_to == "n2"
+
+
+def test_machine_that_cannot_come_stays() -> None:
+    nodes = TwoNodes(code="unsuitable")
+    with pytest.raises(Refused, match="stays on n1"):
+        attempt(nodes)
+    nodes.code = "busy"
+    with pytest.raises(Unavailable):
+        attempt(nodes)
+    with pytest.raises(Refused):
+        attempt(nodes, MOST_BUSY)
+
+    assert nodes.led_to == "n1"
