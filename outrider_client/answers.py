@@ -341,6 +341,8 @@ class JobDetails:
     released_to: str
     """The nodes to which the batch system was told that it may go; empty while it is held."""
     decisions: tuple[DecisionLine, ...]
+    moves: str = ""
+    """In the answer to its migration: from where to where its machine moves, and for how long it pauses."""
 
 
 @dataclass(frozen=True)
