@@ -24,7 +24,7 @@ from outrider.cli.errors import (
 MODULES = {
     "asking.reserve": ("reserve", "accept", "plan", "modify"),
     "asking.reservations": ("list", "show", "explain", "cancel", "trigger"),
-    "asking.jobs": ("jobs", "suspend", "resume", "console"),
+    "asking.jobs": ("jobs", "suspend", "resume", "console", "migrate"),
     "asking.watch": ("watch",),
     "asking.top": ("top",),
     "asking.timeline": ("timeline",),
