@@ -307,7 +307,7 @@ def test_redirects_in_a_circle_end() -> None:
 )
 def test_redirect_to_something_else_is_not_followed(target: str) -> None:
     answer: Answer = lambda asked, sock: sock.sendall(head("302 Found", Location=target))  # noqa: E731
-    with serving(answer) as server, pytest.raises(SourceFailed, match="redirect|no other address"):
+    with serving(answer) as server, pytest.raises(SourceFailed, match=r"redirect|no other address"):
         resolve(server.uri(), SourceSettings(), CLOCK)
 
     assert len(server.asked) == 1 or target == ""
