@@ -57,7 +57,7 @@ def objects(cluster: GridEngineCluster) -> dict[str, str]:
     def qconf(*argv: str) -> str:
         # Where it breaks lines to be read is not a part of what it says.
         shown = cluster.run("head", ["qconf", *argv], check=False).stdout
-        return re.sub(r"[ \t\\]*\\\n[ \t]*| +", " ", shown)
+        return re.sub(r"[ \t\\]*\\\n[ \t]*| +", " ", re.sub(r",[ \t]*\\\n[ \t]*", ",", shown))
 
     found = {word: qconf(word) for word in SHOWN}
     found |= {f"queue {name}": qconf("-sq", name) for name in found["-sql"].split()}

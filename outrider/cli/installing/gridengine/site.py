@@ -13,6 +13,8 @@ from outrider.rms.gridengine.parsing import duration_s
 NOTHING = ("", "NONE", "none")
 VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_ARCH", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")
 _OWN = re.compile(r"\[([^=\[\]]+)=([^\[\]]*)\]")
+_BROKEN = re.compile(r"(?<![ \t])[ \t]*\\\n[ \t]*")
+_BROKEN_LIST = re.compile(r",[ \t]*\\\n[ \t]*")
 _OFFSET = re.compile(r"\bDURATION_OFFSET=(\d+)", re.IGNORECASE)
 
 
@@ -116,7 +118,8 @@ def _offset(text: str) -> int:
 
 def joined(text: str) -> str:
     """An object with each value on one line, as it was before qconf broke it to be read."""
-    return re.sub(r"(?<![ \t])[ \t]*\\\n[ \t]*", " ", text)
+    # A blank after a comma would stay in the value, and belong to the next word of its list.
+    return _BROKEN.sub(" ", _BROKEN_LIST.sub(",", text))
 
 
 def value(text: str, key: str) -> str:
