@@ -148,7 +148,7 @@ LOCK_HOLDER = """SELECT holder.pid, session.query_start FROM pg_locks AS holder
     WHERE holder.locktype = 'advisory' AND holder.granted AND holder.classid = 1333097074
     AND holder.objid::bigint = (hashtext(current_schema())::bigint + 4294967296) % 4294967296
     AND holder.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
-END_SESSION = "SELECT pg_terminate_backend(?)"
+END_SESSION = "SELECT pg_terminate_backend(CAST(? AS INTEGER))"
 END_WRITERS = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = ? AND usename = current_user AND datname = current_database()"""
 LEAD = """UPDATE leader SET epoch = epoch + 1, head = ?, address = ?, since_s = ?

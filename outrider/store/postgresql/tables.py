@@ -14,7 +14,16 @@ from typing import Any
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from outrider.store.errors import Conflict, Damaged, NotLeader, StoreError, StoreFailed, StoreMissing, TooNew
+from outrider.store.errors import (
+    Conflict,
+    ConnectionLost,
+    Damaged,
+    NotLeader,
+    StoreError,
+    StoreFailed,
+    StoreMissing,
+    TooNew,
+)
 from outrider.store.postgresql import schema
 from outrider.store.postgresql.connection import connect, named_errors, shown, statement_of
 from outrider.store.sql import statements as sql
@@ -59,7 +68,7 @@ class PostgresTables(Tables):
     @contextmanager
     def transaction(self, *, is_safe: bool) -> Iterator[None]:
         if self._is_broken:
-            raise StoreFailed(
+            raise ConnectionLost(
                 f"store {self.place}: its connection was lost before; it has to be opened again"
             )
         if self._is_open:
@@ -187,9 +196,12 @@ def _look_at(pending: list[tuple[psycopg.Cursor[Any], Check]]) -> None:
     After an error those are looked at whose result came before it: they say better what is wrong.
     """
     while pending:
-        cursor, check = pending.pop(0)
-        if cursor.pgresult is not None or cursor.connection.info.pipeline_status is PipelineStatus.ON:
-            check(cursor.fetchone())
+        cursor, check = pending[0]
+        is_there = cursor.pgresult is not None or cursor.connection.info.pipeline_status is PipelineStatus.ON
+        row = cursor.fetchone() if is_there else None
+        del pending[0]
+        if is_there:
+            check(row)
 
 
 def _some(error: StoreError) -> Check:

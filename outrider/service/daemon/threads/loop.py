@@ -48,7 +48,7 @@ REOPEN_S = 5.0
 
 SERVICE = Caller(uid=0, user="root", is_admin=True)
 _LOST = Trouble(
-    code="unavailable",
+    code="busy",
     message="the service had to start again while it dealt with this: ask again, with the same "
     "Idempotency-Key if the request had one",
 )
@@ -56,7 +56,7 @@ _DISPLACED = Trouble(
     code="busy",
     message="too many requests wait for the service, and most of them are yours: ask again in a moment",
 )
-_STOPPED = Trouble(code="unavailable", message="the service is stopping: ask again when it is back")
+_STOPPED = Trouble(code="busy", message="the service is stopping: ask again when it is back")
 
 
 class DeskLike(Protocol):
