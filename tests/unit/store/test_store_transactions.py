@@ -489,16 +489,3 @@ def test_numbers_that_are_skipped_are_not_given_and_none_is_given_back(place: St
             promise.skip_reservation_numbers(5)
         with store.promise() as promise:
             assert promise.next_reservation_number() == 9
-
-
-def test_a_name_with_a_zero_byte_is_kept_or_refused_but_never_cut(place: StorePlace) -> None:
-    with place.create() as store:
-        try:
-            with store.promise() as promise:
-                promise.add_reservation(reservation("a\x00b"), ALICE, 0)
-        except TooMuch:
-            pass
-
-        assert [each.name for each in store.live_reservations()] in ([], ["a\x00b"])
-        promise_all(store, "w1", 1)
-        assert store.reservation("a") is None
