@@ -1,0 +1,240 @@
+"""How many files and shapes a request passes: counted by watching a service at work.
+
+`python tools/passage.py` starts outriderd with virtual nodes, hands over jobs and asks for
+reservations, one after the other, and prints in how many of the product's files a function is
+called that is given the request in one of its shapes:
+
+- a reservation, from its request to the answer, when it is on the disk;
+- the order for its image, from there to the first byte from the image's server, on head and node;
+- a best-effort job, from its submission to its start, on the head.
+
+A file counts if it did so in every round. `--list` names files and shapes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import json
+import os
+import re
+import runpy
+import shlex
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler
+from pathlib import Path
+from time import sleep, time_ns
+from types import FrameType
+from unittest import mock
+
+# Run as a script, Python looks for modules in this folder only.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from cachemgr.base.clock import SystemClock
+import outrider.cli.demo.stage as _stage
+_stage.START_S = 300
+from outrider.cli.demo.stage import DemoStage
+
+ROOT = Path(__file__).resolve().parents[1]
+PRODUCT = (f"{ROOT}/outrider/", f"{ROOT}/cachemgr/")
+ROUNDS = 5
+IMAGE_BYTES = 2_000_000
+NS_IN_MS = 1_000_000
+PACKAGES = ("outrider.", "cachemgr.")
+RESERVATION = frozenset(
+    (
+        *("ReserveBody", "WorkspaceFile", "Workspace", "Reserve", "Asked", "Wish"),
+        *("Accepted", "Document", "KeptReservation", "ReservationRecord", "Live", "Reservation"),
+    )
+)
+IMAGE_ORDER = frozenset(
+    (
+        *("Need", "Fetch", "TellNode", "AddRequest", "BringOrder", "Origin"),
+        *("Transfer", "PoolTransfer", "Writer"),
+    )
+)
+JOB = frozenset(
+    (
+        *("SubmitBody", "WorkspaceFile", "BeginSubmission", "Asked", "RmsJob", "JobLines", "JobImage"),
+        *("JobEntry", "PlacementRequest", "JobPlacement", "BestEffortTransfer"),
+    )
+)
+ALL_SHAPES = RESERVATION | IMAGE_ORDER | JOB
+CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
+AFTER_MS = 5
+"""So long after the server has begun to send, the first byte is on the node's disk."""
+MOST_WAIT_S = 300
+
+Window = tuple[int, int]
+
+
+def unknown_shapes() -> set[str]:
+    """Names in the lists that no class of the product has: what has been renamed would not be counted."""
+    files = [file for folder in PRODUCT for file in Path(folder).rglob("*.py")]
+    return set(ALL_SHAPES) - {name for file in files for name in CLASS.findall(file.read_text())}
+
+
+def watch(folder: str) -> None:
+    """Note from now on when which file is given which shape, until the process ends."""
+    seen: list[tuple[int, str, str]] = []
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        file = frame.f_code.co_filename
+        if event != "call" or not file.startswith(PRODUCT):
+            return
+        for each in frame.f_locals.values():
+            kind = type(each)
+            if kind.__name__ in ALL_SHAPES and kind.__module__.startswith(PACKAGES):
+                seen.append((now(), file, kind.__name__, frame.f_code.co_qualname, frame.f_code.co_firstlineno))
+
+    def write() -> None:
+        sys.setprofile(None)
+        Path(folder, f"{os.getpid()}.json").write_text(json.dumps(seen))
+
+    atexit.register(write)
+    threading.setprofile(note)
+    sys.setprofile(note)
+
+
+def now() -> int:
+    return time_ns() // NS_IN_MS
+
+
+def inside(folder: str, words: list[str]) -> None:
+    """In place of the interpreter: `-m module …`, watched. What it starts is watched, too."""
+    sys.executable = os.environ.get("PASSAGE_INTERPRETER", sys.executable)
+    sys.argv = words[words.index("-m") + 1 :]
+    watch(folder)
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+class Passages:
+    """A demo's service whose processes are watched."""
+
+    def __init__(self, folder: Path) -> None:
+        self._seen = folder / "seen"
+        self._seen.mkdir()
+        self._interpreter = folder / "python"
+        words = shlex.join([sys.executable, str(Path(__file__).resolve()), "--inside", str(self._seen)])
+        self._interpreter.write_text(f'#!/bin/sh\nPASSAGE_INTERPRETER="$0" exec {words} "$@"\n')
+        self._interpreter.chmod(0o755)
+        self._sent_ms: dict[str, int] = {}
+        self.stage = DemoStage(folder / "s", SystemClock(), os.environ)
+        self.stage.folder.mkdir()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        real = SimpleHTTPRequestHandler.copyfile
+
+        def copyfile(handler: SimpleHTTPRequestHandler, source: object, target: object) -> None:
+            self._sent_ms.setdefault(handler.path, now())
+            real(handler, source, target)  # type: ignore[arg-type]
+
+        names = [f"{kind}{number}" for kind in ("kept", "job") for number in range(ROUNDS)]
+        with mock.patch.object(SimpleHTTPRequestHandler, "copyfile", copyfile):
+            with mock.patch.object(sys, "executable", str(self._interpreter)):
+                self.stage.begin(dict.fromkeys(names, IMAGE_BYTES))
+            try:
+                yield
+            finally:
+                self.stage.end()
+
+    def reservation(self, number: int) -> tuple[Window, Window]:
+        """From the request to the answer, and to the first byte."""
+        name = f"kept{number}"
+        text = self.stage.write_workspace(name, 1, "1m")
+        sleep(1)
+        asked_ms = now()
+        answer = self.stage.client.post(
+            "/v1/reservations", {"workspace": text, "options": {"start": "now+30s"}, "zone": "UTC"}
+        )
+        answered_ms = now()
+        assert isinstance(answer, dict), answer
+        assert answer["result"] == "accepted", answer
+        path = f"/{name}.qcow2"
+        self._await(lambda: path in self._sent_ms, f"{path} is asked for by a node")
+        return (asked_ms, answered_ms), (asked_ms, self._sent_ms[path] + AFTER_MS)
+
+    def job(self, number: int) -> Window:
+        """From the submission to the start."""
+        text = self.stage.write_workspace(f"job{number}", 1, "1m")
+        sleep(1)
+        asked_ms = now()
+        script = str(self.stage.folder / "job.sh")
+        answer = self.stage.client.post(
+            "/v1/submissions", {"argv": [script], "workspace": text, "zone": "UTC"}
+        )
+        assert isinstance(answer, dict), answer
+        output = self.stage.output_of(str(answer["job"]))
+        self._await(output.exists, f"job {answer['job']} starts")
+        return asked_ms, now()
+
+    def passed(self, windows: list[Window], shapes: frozenset[str], folder: str) -> dict[str, list[str]]:
+        """Files that were given one of these shapes in every window, and which."""
+        seen = [each for path in self._seen.iterdir() for each in json.loads(path.read_text())]
+        rounds = [
+            {(file, shape) for at_ms, file, shape, *_ in seen if begin <= at_ms <= end and shape in shapes}
+            for begin, end in windows
+        ]
+        fun: dict = {}
+        begin, end = windows[-1]
+        for at, file, shape, name, line in sorted(seen):
+            if begin <= at <= end and shape in shapes:
+                fun.setdefault(str(Path(file).relative_to(ROOT)), {}).setdefault(shape, {}).setdefault(name, at - begin)
+        both = set.intersection(*rounds)
+        self.detail = {f: {s: {n: a for n, a in x.items()} for s, x in d.items() if (str(ROOT / f), s) in both} for f, d in fun.items()}
+        found: dict[str, list[str]] = {}
+        for file, shape in sorted(set.intersection(*rounds)):
+            name = str(Path(file).relative_to(ROOT))
+            if name.startswith(folder):
+                found.setdefault(name, []).append(shape)
+        return found
+
+    def _await(self, is_so: Callable[[], bool], what: str) -> None:
+        for _ in range(MOST_WAIT_S * 100):
+            if is_so():
+                return
+            sleep(0.01)
+        raise SystemExit(f"{MOST_WAIT_S} s have passed before {what}:\n{self.stage.last_words()}")
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--inside"]:
+        inside(sys.argv[2], sys.argv[3:])
+        return 0
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--list", action="store_true", help="name the files")
+    given = parser.parse_args()
+    if unknown := unknown_shapes():
+        parser.error(f"no class is called {', '.join(sorted(unknown))}: correct the lists of shapes")
+    with tempfile.TemporaryDirectory(prefix="passage-") as folder:
+        passages = Passages(Path(folder))
+        with passages.running():
+            jobs = [passages.job(number) for number in range(ROUNDS)]
+            kept = [passages.reservation(number) for number in range(ROUNDS)]
+        for what, windows, shapes, where in (
+            ("a reservation, until it is on the disk", [first for first, _ in kept], RESERVATION, "outrider"),
+            ("its image's order, until the first byte", [second for _, second in kept], IMAGE_ORDER, ""),
+            ("a best-effort job, until it starts", jobs, JOB, "outrider"),
+        ):
+            found = passages.passed(windows, shapes, where)
+            kinds = {kind for each in found.values() for kind in each}
+            print(f"{len(found):4d} files, {len(kinds):3d} shapes: {what}")
+            if given.list:
+                for f in found:
+                    print("      ", f)
+                    for sh, x in passages.detail.get(f, {}).items():
+                        print("            ", sh, ", ".join(f"{n}@{a}" for n, a in sorted(x.items(), key=lambda z: z[1])))
+                continue
+                print("".join(f"       {name}: {', '.join(each)}\n" for name, each in found.items()), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
