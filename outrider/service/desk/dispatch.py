@@ -163,13 +163,7 @@ class RequestDispatch:
             judged = self._judged(request, wish, program, is_sure=is_sure)
             if not isinstance(judged, Judged):
                 return judged
-            decision = judged.decision
-            if judged.rejected is None:
-                if not request.is_plan:
-                    self._parts.negotiation.drop_offers(caller)
-            elif program is None:
-                # What the site's own program would say of other terms is not known.
-                decision = self._parts.negotiation.refused(request, wish, decision, judged.rejected)
+            decision = self._with_offers(request, wish, judged, program)
             answer: Answer = replace(decision, options=ways) if ways else decision
             if request.is_plan:
                 return answer
@@ -179,6 +173,19 @@ class RequestDispatch:
         if isinstance(answer, Decision):
             self._remember(caller, request, answer)
         return answer
+
+    def _with_offers(
+        self, request: Reserve, wish: Wish, judged: Judged, program: PolicyRefusal | None
+    ) -> Decision:
+        """What was decided; of a refusal, with what would be accepted instead."""
+        if judged.rejected is None:
+            if not request.is_plan:
+                self._parts.negotiation.drop_offers(wish.caller)
+            return judged.decision
+        # What the site's own program would say of other terms is not known.
+        if program is not None:
+            return judged.decision
+        return self._parts.negotiation.refused(request, wish, judged.decision, judged.rejected)
 
     def change(
         self, request: Cancel | Trigger | SignedCall | MachineRequest, caller: Caller, store_trouble: str
