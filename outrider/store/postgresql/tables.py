@@ -187,9 +187,12 @@ def _look_at(pending: list[tuple[psycopg.Cursor[Any], Check]]) -> None:
     After an error those are looked at whose result came before it: they say better what is wrong.
     """
     while pending:
-        cursor, check = pending.pop(0)
-        if cursor.pgresult is not None or cursor.connection.info.pipeline_status is PipelineStatus.ON:
-            check(cursor.fetchone())
+        cursor, check = pending[0]
+        is_there = cursor.pgresult is not None or cursor.connection.info.pipeline_status is PipelineStatus.ON
+        row = cursor.fetchone() if is_there else None
+        del pending[0]
+        if is_there:
+            check(row)
 
 
 def _some(error: StoreError) -> Check:
