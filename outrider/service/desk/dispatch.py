@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from outrider.metadata.conversion import deployment_of
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
@@ -265,6 +266,8 @@ class RequestDispatch:
             judged = RolesAdmission(self.site, parts.admission).decide(request, wish, program, doubts)
         elif request.starts:
             judged = parts.recurring.decide(request, wish, program, doubts)
+        elif deployment_of(request.workspace).least_piece_s is not None:
+            judged = parts.pieces.decide(request, wish, program, doubts)
         elif request.is_plan:
             return parts.admission.plan(wish, program)
         else:
