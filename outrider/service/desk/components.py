@@ -12,7 +12,6 @@ from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.leases.negotiation import Negotiation
 from outrider.service.desk.leases.open_reservations import OpenReservations
-from outrider.service.desk.leases.pieces import PiecesAdmission
 from outrider.service.desk.leases.recurring import RecurringAdmission
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.pool_room import PoolRooms
@@ -50,7 +49,6 @@ class DeskComponents:
     admission: ReservationAdmission
     negotiation: Negotiation
     recurring: RecurringAdmission
-    pieces: PiecesAdmission
     alarms: ReservationAlarms
     execution: PlanExecution
     copies: ReservationCopies
@@ -161,7 +159,6 @@ def make_components(
         admission=admission,
         negotiation=Negotiation(site, admission, offers),
         recurring=RecurringAdmission(site, admission),
-        pieces=PiecesAdmission(site, admission),
         alarms=alarms,
         execution=execution,
         copies=copies,
