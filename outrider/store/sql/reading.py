@@ -68,7 +68,7 @@ class SqlStore(Store):
             yield SqlProgressWrites(self._tables)
 
     def kept_book(self, now_s: int, live: Sequence[ReservationRecord] | None = None) -> KeptBook:
-        kept = [each.kept for each in (self.live_reservations() if live is None else live)]
+        kept = [each.reservation for each in (self.live_reservations() if live is None else live)]
         return rows.kept_book(self._tables, kept, now_s)
 
     def reservation(self, name: str) -> ReservationRecord | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from outrider.core.restart.snapshot import KeptBestEffort, KeptReservation, KeptTransfer, TransferStage
+from outrider.core.model import Reservation
+from outrider.core.restart.snapshot import KeptBestEffort, KeptTransfer, TransferStage
 from outrider.store import forms
 from outrider.store.errors import Conflict, StoreError, TooMuch
 from outrider.store.records import (
@@ -122,9 +123,9 @@ class SqlPromiseWrites(SqlProgressWrites, PromiseWrites):
         self._tables.skip_numbers("reservations", last)
 
     def add_reservation(
-        self, kept: KeptReservation, owner: ReservationOwner, now_s: int, *, document: str = EMPTY_DOCUMENT
+        self, kept: Reservation, owner: ReservationOwner, now_s: int, *, document: str = EMPTY_DOCUMENT
     ) -> int:
-        workspace = kept.reservation.workspace
+        workspace = kept.workspace
         check_text("a reservation's name", workspace.name)
         check_document("what was asked for", document)
         taken = Conflict(f"a reservation named {workspace.name} exists already: choose another name")
@@ -138,7 +139,7 @@ class SqlPromiseWrites(SqlProgressWrites, PromiseWrites):
                 owner.uid,
                 owner.user,
                 owner.account,
-                kept.reservation.start_s,
+                kept.start_s,
                 now_s,
                 now_s,
                 forms.write_reservation(kept),
@@ -154,7 +155,7 @@ class SqlPromiseWrites(SqlProgressWrites, PromiseWrites):
         now_s: int,
         *,
         state: State | None = None,
-        kept: KeptReservation | None = None,
+        kept: Reservation | None = None,
         receipt: str | None = None,
         why: str | None = None,
         document: str | None = None,
@@ -169,12 +170,12 @@ class SqlPromiseWrites(SqlProgressWrites, PromiseWrites):
         if document is not None:
             check_document("what was asked for", document)
         check_text("a reason", why or "", MOST_REASON)
-        kept_after = record.kept if kept is None else kept
-        if kept_after.reservation.workspace.name != record.name:
+        kept_after = record.reservation if kept is None else kept
+        if kept_after.workspace.name != record.name:
             raise ValueError(f"reservation {record.name} cannot be renamed")
         values = (
             after.value,
-            kept_after.reservation.start_s,
+            kept_after.start_s,
             now_s,
             now_s if after.is_final else None,
             forms.write_reservation(kept_after),
@@ -234,9 +235,9 @@ class SqlPromiseWrites(SqlProgressWrites, PromiseWrites):
         check_text("a setting", value, MOST_REASON)
         self._tables.send(sql.SET_SETTING, (name, value))
 
-    def _need(self, number: int, kept: KeptReservation) -> None:
+    def _need(self, number: int, kept: Reservation) -> None:
         needed = {hold.transfer for hold in kept.holds if hold.transfer is not None}
-        for transfer in sorted(needed.union(kept.reservation.transfers)):
+        for transfer in sorted(needed.union(kept.transfers)):
             self._tables.send(sql.ADD_NEED, (number, transfer))
 
 

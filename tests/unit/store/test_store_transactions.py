@@ -32,7 +32,8 @@ def test_one_decision_is_read_back_whole_after_the_store_was_closed(place: Store
     with place.open(20) as store:
         record = store.reservation("w1")
         assert record is not None
-        assert (record.kept, record.owner, record.state) == (reservation("w1", 1), ALICE, State.ACCEPTED)
+        assert record.reservation == reservation("w1", 1)
+        assert (record.owner, record.state) == (ALICE, State.ACCEPTED)
         assert (record.version, record.accepted_s, record.ended_s) == (1, 10, None)
         assert [each.kept for each in store.live_transfers()] == [transfer(1)]
         assert store.answered(1001, "key of w1", "aa") == answer("key of w1")
@@ -489,16 +490,3 @@ def test_numbers_that_are_skipped_are_not_given_and_none_is_given_back(place: St
             promise.skip_reservation_numbers(5)
         with store.promise() as promise:
             assert promise.next_reservation_number() == 9
-
-
-def test_a_name_with_a_zero_byte_is_kept_or_refused_but_never_cut(place: StorePlace) -> None:
-    with place.create() as store:
-        try:
-            with store.promise() as promise:
-                promise.add_reservation(reservation("a\x00b"), ALICE, 0)
-        except TooMuch:
-            pass
-
-        assert [each.name for each in store.live_reservations()] in ([], ["a\x00b"])
-        promise_all(store, "w1", 1)
-        assert store.reservation("a") is None
