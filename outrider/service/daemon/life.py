@@ -319,7 +319,12 @@ class _Service:
         except BaseException:
             store.close()
             raise
-        return Opened(desk=desk, close=store.close, is_broken=lambda: store.is_broken)
+        return Opened(
+            desk=desk,
+            close=store.close,
+            is_broken=lambda: store.is_broken,
+            is_shared=self._keeper.path is None,
+        )
 
     def _app(self) -> Any:
         limits = self._config.limits

@@ -112,6 +112,11 @@ class Leadership:
             return None
         return Leader(head=str(head), address=str(address), since_s=int(str(since_s)), epoch=int(str(epoch)))
 
+    def count_sessions(self) -> int:
+        """How many others lead or stand by."""
+        with self._asking():
+            return int(self._ask(schema.OTHERS, SESSION)[0][0])
+
     def give_up(self) -> None:
         """Lead no more: another head may begin at once."""
         self._epoch = None

@@ -35,6 +35,11 @@ class SqlStore(Store):
         self._tell_commit: Callable[[float], None] | None = None
         self._monotonic_s: Callable[[], float] = lambda: 0.0
 
+    @property
+    def tables(self) -> Tables:
+        """What it keeps its rows in."""
+        return self._tables
+
     def watch_commits(self, tell: Callable[[float], None], monotonic_s: Callable[[], float]) -> None:
         """Tell from now on how long it takes until a promise is on the disk."""
         self._tell_commit, self._monotonic_s = tell, monotonic_s

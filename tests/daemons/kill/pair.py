@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import threading
@@ -20,10 +21,13 @@ from tests.daemons.kill.victim import CLOCK, Preloaded, Trouble, Victim, short_f
 from tests.daemons.kill.wires import Wire
 
 NAMES = ("h1", "h2")
+CONTENT = b"an image\n" * 1000
 FIRST_S = 86_400
 HOUR_S = 3_600
-CLIENT_S = 30
-ANSWER_S = 5.0
+CLIENT_S = 120
+"""Longer than the 30 s of users' commands, since tests share their processors with others."""
+ANSWER_S = 10.0
+DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 
 
 class Head:
@@ -151,7 +155,8 @@ def wish(image: Path, number: int) -> Json:
     """A reservation of its own place, far ahead."""
     start_s = CLOCK.now_s() // HOUR_S * HOUR_S + FIRST_S + number % 2_000 * HOUR_S
     return {
-        "workspace": f"version: 1\nmetadata: {{name: w{number}, image: {{uri: 'file://{image}'}}}}\n"
+        "workspace": f"version: 1\nmetadata: {{name: w{number}, "
+        f"image: {{uri: 'file://{image}', digest: '{DIGEST}'}}}}\n"
         f"deployment: {{nodes: 1, start: uts{start_s}, duration: 10m}}\n"
     }
 
@@ -162,7 +167,7 @@ class Pair:
     def __init__(self, folder: Path, server: PostgresServer, preloaded: Preloaded | None) -> None:
         self.server = server
         self.image = folder / "image"
-        self.image.write_bytes(b"an image\n" * 1000)
+        self.image.write_bytes(CONTENT)
         self.heads = tuple(Head(name, folder, server, preloaded) for name in NAMES)
 
     def begin(self) -> None:
