@@ -6,6 +6,7 @@ import os
 import signal
 
 import pytest
+from hypothesis import settings
 
 from tests.amount import LONG
 from tests.forks import ForkedRun
@@ -19,6 +20,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if count := config.getoption("forks"):
         config.pluginmanager.register(ForkedRun(config, count))
+    # A machine that is busy takes longer over an example, which says nothing about the product.
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
     # What a shell starts in the background ignores these, and so would everything that tests start and
     # interrupt: they would wait for its end in vain.
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):

@@ -369,6 +369,18 @@ local unreadable = setmetatable({}, { __index = function(_, name)
 end })
 claim("a field that cannot be read is none", submit(unreadable) == slurm.SUCCESS)
 
+-- A piece of a lease: its jobs go on in the next one, so that they may be requeued. Nothing else that is reserved.
+local function reserved(name)
+  said = {}
+  local script = "#!/bin/sh\n" .. IMAGE .. "#OUTRIDER preemptible: requeue\n"
+  return submit({ script = script, reservation = name }) == slurm.SUCCESS
+end
+claim("a job in a piece of a lease may be requeued", reserved("solve-17.p2"))
+for _, name in ipairs({ "solve-17", "solve-17.2", "solve-17.px", "solve-17.p2.x" }) do
+  claim("a job in a reservation makes way for nobody: " .. name, not reserved(name)
+    and said[1]:find("makes way for nobody", 1, true))
+end
+
 -- The guard.
 local function modify(change, uid, fields)
   said = {}
@@ -387,6 +399,12 @@ end
 for _, uid in ipairs({ 0, 64030, 1000 }) do
   claim("nobody binds a job with an image to a site's own reservation", not modify({ reservation = "night" }, uid)
     and said[1]:find('reservation "night" is not made by Outrider', 1, true))
+end
+for _, name in ipairs({ "render-17.2", "mpi-17.head", "mpi-17.a.b_c-d", "render-1,mpi-17.head" }) do
+  claim("root may bind it to an occurrence or a role of ours: " .. name, modify({ reservation = name }, 0))
+end
+for _, name in ipairs({ "render-17.", "17.2", "night.2", "render-17. 2", "render-1,night.2" }) do
+  claim("nothing of ours is called " .. name, not modify({ reservation = name }, 0))
 end
 claim("root takes it out of one", modify({ reservation = "" }, 0))
 claim("a job without an image may go there", modify({ reservation = "night" }, 0, { admin_comment = "" })
