@@ -258,6 +258,20 @@ def plan_copies(
         if attempts is not None:
             attempts.append(Attempt(refusal=refusal, advanced=sources.advanced))
         return refusal
+    if insertion is not None and min(insertion.latest) < image.made_s:
+        # Who is to begin at its latest start delays nobody; there is nothing to send earlier.
+        refusal = Refusal(
+            cause=Cause.LINK,
+            start_s=start_s,
+            end_s=end_s,
+            image=image,
+            nodes=names,
+            needed_s=sum(transfer.duration_s for transfer in wanted),
+            made_s=image.made_s,
+        )
+        if attempts is not None:
+            attempts.append(Attempt(refusal=refusal, insertion=insertion))
+        return refusal
     stays, pushed = _stays(book, insertion, moved, now_s)
     lives = tuple(each for each in stays if each[1] not in sources.advanced)
     # The copies of an advanced transfer are on their disks earlier, as those of one that is pushed.
