@@ -85,8 +85,12 @@ METHODS: Mapping[str, Method] = {
 }
 
 
-def is_writable_unasked(image_format: str) -> bool:
-    """Whether an instance is writable if nobody has said whether it has to be."""
+def is_writable_unasked(image_format: str, abilities: Abilities) -> bool:
+    """Whether an instance is writable if nobody has said whether it has to be. A container's file system is
+    as good read-only, where the node cannot lay anything over it."""
+    if image_format == "squashfs":
+        possible = _possible(image_format, abilities, is_writable=True)
+        return any(image_format not in METHODS[name].on_request for name in possible)
     return image_format not in OPENED_READ_ONLY
 
 

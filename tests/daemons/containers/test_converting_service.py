@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from outrider.service.images.containers.pace import LEAST_BYTES
 from tests.daemons.containers.container_images import CLOCK, entry, layer, push
 from tests.daemons.registries.registry_server import Registry, need
 from tests.daemons.service.test_outriderd_program import Program
@@ -174,11 +175,9 @@ def test_conversion_counts_in_what_is_planned_and_refused_and_is_waited_for_over
         data = os.urandom(100_000)
         uri = push(registry, "team/gated", [data_layer(data)]).replace(registry.address, address)
         program.start()
-        # What earlier conversions took: ten minutes for one of this size, which has half of its bytes.
+        # What earlier conversions took: ten minutes for a small one.
         size_bytes = len(gzip.compress(data_layer(data), mtime=0))
-        (program.place / "pace/pace.json").write_text(
-            json.dumps({"squashfs": [size_bytes, 600, size_bytes / 2]})
-        )
+        (program.place / "pace/pace.json").write_text(json.dumps({"squashfs": [LEAST_BYTES, 600]}))
         began_s = int(CLOCK.now_s())
         try:
             early = program.ask("POST", "/v1/reservations", body(uri, "now+5minutes"), key="early")
@@ -195,10 +194,10 @@ def test_conversion_counts_in_what_is_planned_and_refused_and_is_waited_for_over
     assert early[0] == 200, early
     assert early[1]["result"] == "refused"
     assert "is being converted until about" in early[1]["reason"]
-    # Ten minutes and some seconds of looking at the registry, and then a transfer of 50 kB at 50 MB/s.
+    # Ten minutes and some seconds of looking at the registry, and then a transfer of 100 kB at 50 MB/s.
     assert 590 <= early[1]["earliest_start_s"] - began_s <= 640
     assert planned[1]["result"] == "accepted"
-    assert planned[1]["image"]["size_bytes"] == round(size_bytes / 2)
+    assert planned[1]["image"]["size_bytes"] == size_bytes
     assert "its size and times are what is expected" in planned[1]["notes"][0]
     assert "is being converted to squashfs" in progress
     assert waiting.returncode == 0, out

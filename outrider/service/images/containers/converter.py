@@ -135,14 +135,13 @@ class Converter:
 
     def _left_s(self, job: _Job) -> float:
         """Of one by itself, from its turn on; below nothing if it takes longer than was expected."""
-        found = self._pace.expected(job.recipe.format, job.telling.all_bytes)
-        took_s = 0.0 if job.began_s is None else self._means.clock.monotonic_s() - job.began_s
-        return 0.0 if found is None else found.took_s - took_s
+        expected_s = self._pace.expected_s(job.recipe.format, job.telling.all_bytes) or 0.0
+        return expected_s - (0.0 if job.began_s is None else self._means.clock.monotonic_s() - job.began_s)
 
     def _expected(self, job: _Job) -> FoundImage | None:
-        """What is to be there, and when, by what earlier ones took; those that wait are taken to be first."""
-        found = self._pace.expected(job.recipe.format, job.telling.all_bytes)
-        if found is None:
+        """What is to be there, and when, by what earlier ones took; those that wait are taken to be first.
+        A result is rarely larger than what it is made of, which is packed as well."""
+        if self._pace.expected_s(job.recipe.format, job.telling.all_bytes) is None:
             return None
         with self._guard:
             others = [each for each in self._jobs.values() if each is not job and not each.ended.is_set()]
@@ -156,9 +155,9 @@ class Converter:
                 heapq.heapreplace(ends_s, ends_s[0] + max(1.0, self._left_s(each)))
             left_s += min(ends_s, default=0.0)
         image_format = "" if job.recipe.format == AS_IT_IS else job.recipe.format
-        size_bytes = job.telling.all_bytes if job.recipe.format == AS_IT_IS else found.size_bytes
+        size_bytes = max(1, job.telling.all_bytes)
         made_s = self._means.clock.now_s() + math.ceil(left_s)
-        return FoundImage(size_bytes=max(1, size_bytes), digest="", format=image_format, made_s=made_s)
+        return FoundImage(size_bytes=size_bytes, digest="", format=image_format, made_s=made_s)
 
     def close(self) -> None:
         """Begin nothing any more, and end what runs."""
@@ -205,8 +204,7 @@ class Converter:
                 took_s = self._means.clock.monotonic_s() - began_s
                 # An estimate that is lost is made anew at the next one.
                 with suppress(OSError):
-                    size_bytes = job.result.size_bytes
-                    self._pace.note(job.recipe.format, job.telling.all_bytes, took_s, size_bytes)
+                    self._pace.note(job.recipe.format, job.telling.all_bytes, took_s)
         except ConversionFault as fault:
             job.fault = str(fault)
         except Exception as error:  # noqa: BLE001 - whoever waits is told, whatever it is
