@@ -16,6 +16,7 @@ from cachemgr.base.errors import CacheError, Cancelled, NoRoom, Unsuitable
 from cachemgr.base.sizes import in_words
 from cachemgr.daemon.copy_queue import CopyTask
 from cachemgr.daemon.verbs import access, quota
+from cachemgr.instances.methods import is_writable_unasked
 from cachemgr.pool import instance_book
 from cachemgr.pool.layout import disk_errors
 from cachemgr.pool.records import FORMATS, PUBLIC, PoolImage
@@ -57,7 +58,7 @@ def copy(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> CopySta
 def copy_bytes(node: NodeContext, image: PoolImage) -> int:
     """What the instance of a job that asks for nothing in particular takes of the pool."""
     try:
-        method = node.maker.choose(image, None, is_writable=node.maker.is_writable_unasked(image))
+        method = node.maker.choose(image, None, is_writable=is_writable_unasked(node.maker, image))
     except Unsuitable:
         return 0
     return node.maker.taken_bytes(method, image)
@@ -154,7 +155,7 @@ def _make(node: NodeContext, task: CopyTask) -> None:
         label=LABEL,
         uid=os.geteuid(),
         until_s=task.until_s,
-        is_writable=node.maker.is_writable_unasked(task.image),
+        is_writable=is_writable_unasked(node.maker, task.image),
         watch=watch,
     )
     node.copyist.note_made(task)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachemgr.instances.context import attach, checked_context
 from cachemgr.instances.making import BuildOrder, hand_over, make
-from cachemgr.instances.methods import choose, is_writable_unasked
+from cachemgr.instances.methods import choose
 from cachemgr.instances.mounts import carry_out
 from cachemgr.instances.removal import remove
 from cachemgr.pool import instance_book
@@ -40,9 +40,6 @@ class InstanceMaker:
 
     def choose(self, image: PoolImage, wanted: str | None, *, is_writable: bool) -> str:
         return choose(image.format, self._abilities, wanted, is_writable=is_writable)
-
-    def is_writable_unasked(self, image: PoolImage) -> bool:
-        return is_writable_unasked(image.format, self._abilities)
 
     def taken_bytes(self, method: str, image: PoolImage) -> int:
         return image.size_bytes if method == "copy" else 0

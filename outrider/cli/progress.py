@@ -31,7 +31,7 @@ def progress(what: str, clock: Callable[[], float] = perf_counter) -> Iterator[C
         bar.end()
 
 
-class WaitingLine:
+class ProgressLine:
     """What is waited for: on a terminal one line that changes; else a line now and then, in a log."""
 
     def __init__(self, clock: MonotonicClock) -> None:

@@ -17,6 +17,7 @@ from cachemgr.daemon.network.line import Gone
 from cachemgr.daemon.verbs import access
 from cachemgr.daemon.verbs.leasing import instance_of
 from cachemgr.daemon.verbs.shapes import instance_entry
+from cachemgr.instances.methods import is_writable_unasked
 from cachemgr.network.channel import NODE
 from cachemgr.network.job_tickets import JOB, checked_ticket
 from cachemgr.pool import instance_book, pins
@@ -70,7 +71,7 @@ def claim(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Instan
         label=label,
         until_s=wanted.until_s or node.clock.now_s() + LONGEST_S,
         begin_s=begin_s,
-        is_writable=node.maker.is_writable_unasked(image),
+        is_writable=is_writable_unasked(node.maker, image),
         made_for=_pins_of({name, job}, reservation),
         watch=Telling(node, request.listener, image.size_bytes),
     )

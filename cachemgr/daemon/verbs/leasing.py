@@ -10,6 +10,7 @@ from cachemgr.daemon.network import neighbours
 from cachemgr.daemon.verbs import access, quota
 from cachemgr.daemon.verbs.adding import checked_pin, pin_image
 from cachemgr.daemon.verbs.shapes import image_entry, instance_entry
+from cachemgr.instances.methods import is_writable_unasked
 from cachemgr.pool import instance_book, layered, pins
 from cachemgr.pool.layout import disk_errors
 from cachemgr.pool.records import checked_name, digest_of
@@ -88,7 +89,7 @@ def _instance(
         raise
     is_writable = wanted.is_writable
     if is_writable is None:
-        is_writable = wanted.method is not None or node.maker.is_writable_unasked(image)
+        is_writable = wanted.method is not None or is_writable_unasked(node.maker, image)
     access.check_instance_quota(node, caller, owner, label)
     key = instance_book.key_of(owner, label)
     copy_bytes = 0

@@ -246,7 +246,9 @@ def plan_copies(
     advanced = tuple(replace(each, deadline_s=start_s) for each in book.link.waiting(sources.advanced))
     wanted = (*advanced, *transfers)
     insertion, moved = _insertion(book, wanted, sources.advanced, start_s, now_s)
-    if wanted and insertion is None:
+    # Who is to begin at its latest start delays nobody; what is only being made cannot be sent earlier.
+    is_early = insertion is not None and min(insertion.latest) < image.made_s
+    if wanted and (insertion is None or is_early):
         refusal = Refusal(
             cause=Cause.LINK,
             start_s=start_s,
@@ -254,23 +256,10 @@ def plan_copies(
             image=image,
             nodes=names,
             needed_s=sum(transfer.duration_s for transfer in wanted),
+            made_s=image.made_s if is_early else 0,
         )
         if attempts is not None:
-            attempts.append(Attempt(refusal=refusal, advanced=sources.advanced))
-        return refusal
-    if insertion is not None and min(insertion.latest) < image.made_s:
-        # Who is to begin at its latest start delays nobody; there is nothing to send earlier.
-        refusal = Refusal(
-            cause=Cause.LINK,
-            start_s=start_s,
-            end_s=end_s,
-            image=image,
-            nodes=names,
-            needed_s=sum(transfer.duration_s for transfer in wanted),
-            made_s=image.made_s,
-        )
-        if attempts is not None:
-            attempts.append(Attempt(refusal=refusal, insertion=insertion))
+            attempts.append(Attempt(refusal=refusal, insertion=insertion, advanced=sources.advanced))
         return refusal
     stays, pushed = _stays(book, insertion, moved, now_s)
     lives = tuple(each for each in stays if each[1] not in sources.advanced)

@@ -31,7 +31,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class WantedLease:
     """A reservation that is asked for. `late` says of each image that is only being made how far it is: such
     a request can be planned, and not be accepted."""
 
@@ -96,7 +96,7 @@ class Asker:
             raise TypeError(f"a recalled answer is a {type(answer).__name__}")
         return answer
 
-    async def wanted(self, caller: Caller, body: ReserveBody) -> Wanted:
+    async def wanted(self, caller: Caller, body: ReserveBody) -> WantedLease:
         """The reservation that a body asks for, with its image as found, or as it is expected to become."""
         now_s = self.front.now_s()
         workspace = await self.read(caller, lambda: understand_reservation(body, now_s))
@@ -122,7 +122,7 @@ class Asker:
             most_price=understand_price(body.max_price),
             is_best_fit=body.best_fit,
         )
-        return Wanted(request=request, late=tuple(map(str, late)))
+        return WantedLease(request=request, late=tuple(map(str, late)))
 
     async def _resolve_or_expect(self, caller: Caller, image: ImageSection, late: list[NotYet]) -> FoundImage:
         """What is at an address; or what is expected to be made of that, with words on how far it is."""

@@ -148,7 +148,7 @@ def _killed_at(program: ConvertingProgram, uri: str, stop: str) -> None:
         killer.join()
 
 
-class Gate:
+class LayerGate:
     """Stands before the registry, and lets nobody have a layer before it is opened."""
 
     def __init__(self, registry: Registry) -> None:
@@ -167,7 +167,7 @@ class Gate:
 def test_conversion_counts_in_what_is_planned_and_refused_and_is_waited_for_over_a_kill(
     program: ConvertingProgram, registry: Registry
 ) -> None:
-    gate = Gate(registry)
+    gate = LayerGate(registry)
     with serving(gate.answer) as server:
         address = f"127.0.0.1:{server.port}"
         text = program.file.read_text().replace(registry.address, f"{registry.address} {address}")

@@ -22,7 +22,7 @@ from tests.daemons.containers.traces import (
     NEEDLES,
     PASSWORD,
     ChildrenWatch,
-    Wire,
+    OwnLine,
     found_at,
     found_in_files,
     read_as,
@@ -142,7 +142,7 @@ def test_password_of_a_private_image_is_found_nowhere_outside_of_the_service(
     program, host = site
     assert program.process is not None
     service = program.process.pid
-    with Wire() as wire, ChildrenWatch(service) as children:
+    with OwnLine() as wire, ChildrenWatch(service) as children:
         done = program.outrider("login", host, "--username", "ada", "--password-stdin", stdin=f"{PASSWORD}\n")
         status, decision = program.reserve(f"docker://{host}/team/swept:v1", "k1", ", private: true")
         program.await_image(decision["name"])

@@ -69,7 +69,7 @@ def read_as(uid: int, path: str) -> bytes | None:
     return done.stdout if done.returncode == 0 else None
 
 
-class Wire:
+class OwnLine:
     """All packets of this machine's own line, for as long as it is entered."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Wire:
         self._is_over = False
         self._thread = threading.Thread(target=self._listen, daemon=True)
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> OwnLine:
         self._thread.start()
         return self
 

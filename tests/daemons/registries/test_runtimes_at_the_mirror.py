@@ -85,7 +85,7 @@ def containerd(folder: Path) -> Iterator[str]:
     config = folder / "containerd.toml"
     disabled = '"io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"'
     config.write_text(
-        f'version = 2\nroot = "{folder}/root"\nstate = "{folder}/state"\ndisabled_plugins = [{disabled}]\n'
+        f'version = 2\nroot = "{folder}/kept"\nstate = "{folder}/state"\ndisabled_plugins = [{disabled}]\n'
         f'[grpc]\naddress = "{socket}"\n'
     )
     with (folder / "containerd.log").open("wb") as log:

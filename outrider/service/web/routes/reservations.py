@@ -21,7 +21,7 @@ from outrider.service.requests import (
     SignedCall,
     Trigger,
 )
-from outrider.service.web.asking import Asker, Wanted
+from outrider.service.web.asking import Asker, WantedLease
 from outrider.service.web.errors import of_unmade
 from outrider.service.web.requests.bodies import (
     CallBody,
@@ -92,7 +92,7 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
         return answered(_noted(await asker.ask(caller, request, Decision), wanted))
 
 
-def _noted(decision: Decision, wanted: Wanted) -> Decision:
+def _noted(decision: Decision, wanted: WantedLease) -> Decision:
     """With what its workspace asks for in vain, and what of the answer is only expected."""
     expected = tuple(f"{words}; its size and times are what is expected" for words in wanted.late)
     return replace(decision, notes=(*wanted.request.workspace.unused_keys, *expected, *decision.notes))
