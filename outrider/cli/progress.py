@@ -31,7 +31,7 @@ def progress(what: str, clock: Callable[[], float] = perf_counter) -> Iterator[C
         bar.end()
 
 
-class ProgressLine:
+class NewsLine:
     """What is waited for: on a terminal one line that changes; else a line now and then, in a log."""
 
     def __init__(self, clock: MonotonicClock) -> None:

@@ -129,13 +129,13 @@ def session(arguments: argparse.Namespace) -> Session:
     from cachemgr.base.clock import SystemClock
     from outrider.cli.asking.display.terminal import paint_for
     from outrider.cli.asking.display.words import When
-    from outrider.cli.progress import ProgressLine
+    from outrider.cli.progress import NewsLine
 
     clock = SystemClock()
     zone, zone_name = zone_of(os.environ, is_utc=arguments.utc)
     door = door_of(arguments.socket, arguments.server, os.environ)
     return Session(
-        client=Transport(door, clock, timeout_s=arguments.timeout, waiting=ProgressLine(clock).show),
+        client=Transport(door, clock, timeout_s=arguments.timeout, waiting=NewsLine(clock).show),
         zone=zone,
         zone_name=zone_name,
         is_json=arguments.json,
