@@ -246,18 +246,8 @@ def plan_copies(
     advanced = tuple(replace(each, deadline_s=start_s) for each in book.link.waiting(sources.advanced))
     wanted = (*advanced, *transfers)
     insertion, moved = _insertion(book, wanted, sources.advanced, start_s, now_s)
-    # Who is to begin at its latest start delays nobody; what is only being made cannot be sent earlier.
-    is_early = insertion is not None and min(insertion.latest) < image.made_s
-    if wanted and (insertion is None or is_early):
-        refusal = Refusal(
-            cause=Cause.LINK,
-            start_s=start_s,
-            end_s=end_s,
-            image=image,
-            nodes=names,
-            needed_s=sum(transfer.duration_s for transfer in wanted),
-            made_s=image.made_s if is_early else 0,
-        )
+    refusal = _link_refusal(image, names, wanted, insertion, start_s, end_s)
+    if refusal is not None:
         if attempts is not None:
             attempts.append(Attempt(refusal=refusal, insertion=insertion, advanced=sources.advanced))
         return refusal
@@ -295,6 +285,30 @@ def plan_copies(
         own=tuple(sorted(own.items())),
         bases=tuple((node, life) for node, each in parts.items() for life in each.bases),
         blobs=tuple((node, blob) for node, each in parts.items() for blob in each.blobs),
+    )
+
+
+def _link_refusal(
+    image: Image,
+    nodes: tuple[str, ...],
+    wanted: tuple[Transfer, ...],
+    insertion: Insertion | None,
+    start_s: int,
+    end_s: int,
+) -> Refusal | None:
+    """Why these transfers cannot bring the image in time, if so. Who is to begin at its latest start delays
+    nobody; what is only being made cannot be sent earlier."""
+    is_early = insertion is not None and min(insertion.latest) < image.made_s
+    if not wanted or not (insertion is None or is_early):
+        return None
+    return Refusal(
+        cause=Cause.LINK,
+        start_s=start_s,
+        end_s=end_s,
+        image=image,
+        nodes=nodes,
+        needed_s=sum(transfer.duration_s for transfer in wanted),
+        made_s=image.made_s if is_early else 0,
     )
 
 
