@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from outrider.core.links.links import TransferStanding
-from outrider.core.model import Image, Placement, Reservation, Resources, Transfer, Workspace
-from outrider.core.restart.snapshot import KeptHold, KeptReservation, KeptTransfer
+from outrider.core.model import Image, KeptHold, Placement, Reservation, Resources, Transfer, Workspace
+from outrider.core.restart.snapshot import KeptTransfer
 from outrider.store.records import Effect, RecordedAnswer, RecordedDecision, ReservationOwner
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sql.reading import SqlStore
+from outrider.store.sqlite.store import SqliteStore
 
 IMAGE = Image(uri="registry/ubuntu", size_bytes=2_000_000_000, digest="sha256:" + "5" * 64)
 ALICE = ReservationOwner(uid=1001, user="alice", account="physics")
@@ -18,7 +19,7 @@ def new_store(folder: Path, now_s: int = 0) -> SqliteStore:
     return SqliteStore.create(folder / "store.sqlite", now_s)
 
 
-def reservation(name: str, *transfers: int, start_s: int = 5000, node: str = "n1") -> KeptReservation:
+def reservation(name: str, *transfers: int, start_s: int = 5000, node: str = "n1") -> Reservation:
     """A reservation of one node whose copies are brought by these transfers."""
     workspace = Workspace(
         name=name,
@@ -28,14 +29,12 @@ def reservation(name: str, *transfers: int, start_s: int = 5000, node: str = "n1
         image=IMAGE,
         start_s=start_s,
     )
-    return KeptReservation(
-        reservation=Reservation(
-            workspace=workspace,
-            start_s=start_s,
-            end_s=start_s + 3600,
-            placements=(Placement(node=node, instances=2),),
-            transfers=transfers,
-        ),
+    return Reservation(
+        workspace=workspace,
+        start_s=start_s,
+        end_s=start_s + 3600,
+        placements=(Placement(node=node, instances=2),),
+        transfers=transfers,
         holds=tuple(KeptHold(image=IMAGE, copies=((node, number),), transfer=number) for number in transfers),
     )
 
@@ -59,7 +58,7 @@ def decision(name: str, outcome: str = "accepted", at_s: int = 7) -> RecordedDec
     return RecordedDecision(at_s=at_s, uid=1001, kind="reserve", name=name, outcome=outcome, reason="it fits")
 
 
-def promise_all(store: SqliteStore, name: str, number: int, now_s: int = 10, *, answers: int = 1) -> None:
+def promise_all(store: SqlStore, name: str, number: int, now_s: int = 10, *, answers: int = 1) -> None:
     """Everything that one accepted request writes, in one transaction; a second answer is refused."""
     with store.promise() as promise:
         promise.add_reservation(reservation(name, number), ALICE, now_s)
