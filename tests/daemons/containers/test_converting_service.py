@@ -202,7 +202,8 @@ def test_conversion_counts_in_what_is_planned_and_refused_and_is_waited_for_over
     assert "is being converted to squashfs" in progress
     assert waiting.returncode == 0, out
     found = program.ask("GET", "/v1/reservations")[1]["reservations"]
-    assert [each["workspace"] for each in found] == ["render"]
+    assert len(found) == 1
+    assert found[0]["name"] in out
 
 
 def data_layer(data: bytes) -> bytes:
