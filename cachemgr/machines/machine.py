@@ -203,7 +203,7 @@ class Machine(MachineKeeper):
         with self.alone():
             record = self.known()
             job = record.wish.job
-            if record.state != states.ENDED or job is None or job.folder is None:
+            if record.state != states.ENDED or job is None or job.folder is None or not job.brings_back:
                 raise states.refused(record.name, record.state, "give a working folder back", record.reason)
             if not channel.is_copied(self.site.disk, self.folder):
                 raise WrongBytes(
