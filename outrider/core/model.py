@@ -243,10 +243,25 @@ def spans_of(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class KeptHold:
+    """Copies of one image that came the same way: node and number of each.
+
+    With a `transfer`, that brings or has brought them; without one they were there from
+    `since_s` on. A transfer that is done may be named as long as it is kept, too.
+    """
+
+    image: Image
+    copies: tuple[tuple[str, int], ...]
+    transfer: int | None = None
+    since_s: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Reservation:
     """A promise: these nodes, with the image on them, throughout [start_s, end_s).
 
-    One that is split has its nodes only in its `pieces`, and its image throughout.
+    One that is split has its nodes only in its `pieces`, and its image throughout. The `holds` are told of
+    where it is kept outside of a book, in which they are lives.
     """
 
     workspace: Workspace
@@ -255,6 +270,7 @@ class Reservation:
     placements: tuple[Placement, ...]
     transfers: tuple[int, ...] = ()
     pieces: tuple[LeasePiece, ...] = ()
+    holds: tuple[KeptHold, ...] = ()
     nodes: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """Those of the placements, made once: each is asked for several times at a start with thousands."""
 

@@ -15,6 +15,7 @@ from outrider.core.links.links import TransferStanding
 from outrider.core.model import (
     Image,
     ImagePart,
+    KeptHold,
     NodeSlot,
     Placement,
     Reservation,
@@ -25,9 +26,7 @@ from outrider.core.model import (
 from outrider.core.restart.snapshot import (
     KeptBestEffort,
     KeptCopy,
-    KeptHold,
     KeptPool,
-    KeptReservation,
     KeptTransfer,
 )
 from outrider.store.errors import Damaged, TooMuch, TooNew
@@ -117,6 +116,7 @@ _RESERVATION: dict[str, FieldKind[Any]] = {
     "end_s": NUMBER,
     "placements": several(_PLACEMENT),
     "transfers": several(NUMBER),
+    "holds": _HOLDS,
 }
 _TRANSFER: dict[str, FieldKind[Any]] = {
     "number": NUMBER,
@@ -161,14 +161,12 @@ _POOL: dict[str, FieldKind[Any]] = {
 }
 
 
-def write_reservation(kept: KeptReservation) -> str:
-    return _dump(write_fields(kept.reservation, _RESERVATION) | {"holds": _HOLDS.write(kept.holds)})
+def write_reservation(reservation: Reservation) -> str:
+    return _dump(write_fields(reservation, _RESERVATION))
 
 
-def read_reservation(text: str) -> KeptReservation:
-    found = _read("a reservation", text, _RESERVATION | {"holds": _HOLDS})
-    holds = found.pop("holds")
-    return KeptReservation(reservation=Reservation(**found), holds=holds)
+def read_reservation(text: str) -> Reservation:
+    return Reservation(**_read("a reservation", text, _RESERVATION))
 
 
 def write_transfer(kept: KeptTransfer) -> str:

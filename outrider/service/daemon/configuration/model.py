@@ -435,11 +435,8 @@ def settings_of(config: Config) -> Settings:
         shipping=link.shipping,
         pool_bytes=config.pools.size_bytes,
         spread_s=link.spread_s,
-        environments=config.backend.gridengine.environments if config.backend.kind == "gridengine" else (),
         looks_for_uid=os.geteuid() or None,
-        **config.backend.parts,
-        # An advance reservation of Grid Engine's cannot be changed.
-        moves_starts=config.backend.kind != "gridengine",
+        **config.backend.abilities,
         look_every_s=timings.look_s,
         progress_every_s=timings.progress_s,
         reconcile_every_s=timings.reconcile_s,
