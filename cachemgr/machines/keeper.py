@@ -16,10 +16,10 @@ from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool, Unsuitable
 from cachemgr.machines import states
 from cachemgr.machines.guest import channel
-from cachemgr.machines.layers import layer_name, layers_of, remove_layers, thaw, virtual_bytes
 from cachemgr.machines.qemu import process
 from cachemgr.machines.qemu.accelerator import find_facts
 from cachemgr.machines.qemu.command import CommandParts, command_line, most_file_bytes
+from cachemgr.machines.qemu.layers import layer_name, layers_of, remove_layers, thaw, virtual_bytes
 from cachemgr.machines.qemu.merging import dismiss_merge, merge_is_done
 from cachemgr.machines.qemu.mirror import let_go_of_mirrors
 from cachemgr.machines.qemu.monitor import QemuMonitor, QemuRefused, listening

@@ -17,7 +17,7 @@ from cachemgr.machines import states
 from cachemgr.machines.guest import channel
 from cachemgr.machines.guest.archive import unpack
 from cachemgr.machines.keeper import LOOK_S, MachineKeeper, MachineStatus, check_user, state_name
-from cachemgr.machines.layers import (
+from cachemgr.machines.qemu.layers import (
     MERGED_LAYERS,
     MOST_LAYERS,
     freeze,

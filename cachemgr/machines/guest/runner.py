@@ -72,14 +72,15 @@ joins() {
 # Lets the job's machines reach each other as root by ssh, with the key that was made for this job. Their
 # network is theirs alone, so the name of a machine is enough to trust it.
 lets_in() {
-    mkdir -p /root/.ssh && chmod 700 /root/.ssh || return 1
-    cp "$here/key" /root/.ssh/outrider && chmod 600 /root/.ssh/outrider
-    cat "$here/key.pub" >>/root/.ssh/authorized_keys && chmod 600 /root/.ssh/authorized_keys
+    keys=$(PATH=$PATH:/usr/bin awk -F: '$1 == "root" { print $6 }' /etc/passwd)/.ssh
+    mkdir -p "$keys" && chmod 700 "$keys" || return 1
+    cp "$here/key" "$keys/outrider" && chmod 600 "$keys/outrider"
+    cat "$here/key.pub" >>"$keys/authorized_keys" && chmod 600 "$keys/authorized_keys"
     {
         printf 'Host %s\n' "$(tr '\n' ' ' <"$here/names")"
-        printf '    %s\n' 'User root' 'IdentityFile /root/.ssh/outrider' 'StrictHostKeyChecking no' \
+        printf '    %s\n' 'User root' 'IdentityFile ~/.ssh/outrider' 'StrictHostKeyChecking no' \
             'UserKnownHostsFile /dev/null' 'LogLevel ERROR'
-    } >>/root/.ssh/config
+    } >>"$keys/config"
     # Where the guest's own listens already, that one lets the key in.
     server=$(PATH=$PATH:/usr/sbin:/sbin command -v sshd) || return 0
     mkdir -p /run/sshd && [ -f "$own/host" ] || ssh-keygen -q -t ed25519 -N '' -f "$own/host"
