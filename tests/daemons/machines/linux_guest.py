@@ -33,9 +33,9 @@ APPEND = (
 )
 PROGRAMS = ("/usr/sbin/sshd", "/usr/bin/ssh", "/usr/bin/ssh-keygen")
 """What a guest has beside busybox that others may reach by ssh: this system's own."""
-PEOPLE = "root:x:0:0:root:/home/guest:/bin/sh\nsshd:x:100:65534::/run/sshd:/bin/false\n"
+PEOPLE = "root:x:0:0:root:/guest:/bin/sh\nsshd:x:100:65534::/run/sshd:/bin/false\n"
 INIT = r"""#!/bin/busybox sh
-/bin/busybox mkdir -p /proc /sys /dev /job /run /tmp /home/guest
+/bin/busybox mkdir -p /proc /sys /dev /job /run /tmp /guest
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys
