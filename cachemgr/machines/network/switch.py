@@ -66,6 +66,7 @@ class SwitchProcess:
         # From which of its addresses the others reach a node, it does not know itself.
         outside.bind(("0.0.0.0", 0))
         self.port: int = outside.getsockname()[1]
+        inside = _listening(f"{plan.folder}/{SWITCH_SOCKET}")
         until_fd, self._end_fd = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
@@ -73,10 +74,11 @@ class SwitchProcess:
             signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
             os.close(self._end_fd)
             with suppress(BaseException):
-                NetworkSwitch(plan, outside, until_fd, clock).serve()
+                NetworkSwitch(plan, outside, inside, until_fd, clock).serve()
             os._exit(0)
         os.close(until_fd)
         outside.close()
+        inside.close()
 
     def close(self) -> None:
         if self._end_fd >= 0:
@@ -94,6 +96,7 @@ class NetworkSwitch:
         self,
         plan: SwitchPlan,
         outside: socket.socket,
+        inside: socket.socket,
         until_fd: int,
         clock: Clock,
     ) -> None:
@@ -103,7 +106,7 @@ class NetworkSwitch:
         self._peers: dict[int, Endpoint] = {}
         self._mac = mac_of(plan.number)
         self._card = f"{plan.folder}/{CARD_SOCKET}"
-        self._inside = _listening(f"{plan.folder}/{SWITCH_SOCKET}")
+        self._inside = inside
         self._next_hello_s = 0.0
         self._may_send_s = 0.0
         with suppress(OSError):
