@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.frame import Arguments
 from outrider.core.links.links import ExclusiveLinks
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
-from outrider.core.reservations.book import Book, Shipping, Terms
+from outrider.core.reservations.admission import Rejected, admit, assess
+from outrider.core.reservations.book import Book, ReservationPlan, Shipping, Terms
 
 HORIZON_S = 30 * 86_400
 IMAGES = 200
@@ -81,7 +81,7 @@ def measure(
         began = process_time()
         answer = assess(book, workspace, 0, tells_earliest=False)
         decided = process_time()
-        kind = "accepted" if isinstance(answer, Accepted) else "refused"
+        kind = "accepted" if isinstance(answer, ReservationPlan) else "refused"
         taken[kind].append(1000 * (decided - began))
         if isinstance(answer, Rejected):
             began = process_time()

@@ -16,8 +16,8 @@ from outrider.core.besteffort.board import BestEffortRun
 from outrider.core.besteffort.suspension import Segment, instant_of
 from outrider.core.images.pools import Stay
 from outrider.core.model import LeasePiece, Node, Reservation, Transfer, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected
-from outrider.core.reservations.book import BookEntry
+from outrider.core.reservations.admission import Rejected
+from outrider.core.reservations.book import BookEntry, ReservationPlan
 from outrider.core.reservations.preempting import YieldedLease
 from outrider.core.scheduler import Decided
 from outrider.sim.faults import Fault, LinkFault, NodeFault
@@ -184,14 +184,18 @@ class Simulation:
         answer, submission = reserve(self.scheduler, submission, self.now_s)
         self._submissions[workspace.name] = submission
         self.outcome.workspaces[workspace.name] = submission.workspace
-        self._note_offer(submission, answer.price, isinstance(answer.admission, Accepted), answer.is_too_dear)
+        self._note_offer(
+            submission, answer.price, isinstance(answer.admission, ReservationPlan), answer.is_too_dear
+        )
         if isinstance(answer.admission, Rejected):
             self.outcome.refused.append((submission, answer.admission))
             return
-        reservation = answer.admission.reservation
-        assert reservation is not None
-        self._accepted(reservation, submission, answer.moved)
+        self._accepted(self._booked(workspace.name), submission, answer.moved)
         self._follow_leases(answer)
+
+    def _booked(self, name: str) -> Reservation:
+        """A reservation as it is in the book."""
+        return self.scheduler.book.entries[name].reservation
 
     def _follow_leases(self, answer: Decided) -> None:
         """Who has another place for the sake of what was accepted, and who yields."""
@@ -229,7 +233,9 @@ class Simulation:
         assert submission.open_until_s is not None
         workspace, until_s = submission.workspace, submission.open_until_s
         answer = self.scheduler.reserve_open(workspace, until_s, submission.within_s, self.now_s)
-        self._note_offer(submission, answer.price, isinstance(answer.admission, Accepted), answer.is_too_dear)
+        self._note_offer(
+            submission, answer.price, isinstance(answer.admission, ReservationPlan), answer.is_too_dear
+        )
         if isinstance(answer.admission, Rejected):
             self.outcome.refused.append((submission, answer.admission))
             return
@@ -453,8 +459,8 @@ class Simulation:
                 ready_within_s=None,
             )
             answer = self.scheduler.reserve(anew, self.now_s, tells_earliest=False)
-            if isinstance(answer.admission, Accepted) and answer.admission.reservation is not None:
-                self._accepted(answer.admission.reservation, submission, answer.moved)
+            if isinstance(answer.admission, ReservationPlan):
+                self._accepted(self._booked(workspace.name), submission, answer.moved)
                 return
         self.outcome.broken.append(reservation)
 

@@ -9,7 +9,7 @@ import pytest
 from outrider.core.besteffort.board import QueueRules
 from outrider.core.links.shared import SharedLink
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected, assess
+from outrider.core.reservations.admission import Rejected, assess
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping, Terms
 from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.planning import plan_at
@@ -62,8 +62,8 @@ def test_two_full_pools_are_free_when_what_they_hold_expires_and_each_transfer_h
     assert first_accepted(book, request, 20, 0) == first_s
     assert isinstance(refused, Rejected)
     assert refused.earliest_start_s == first_s
-    assert isinstance(by_a_deadline, Accepted)
-    assert by_a_deadline.plan.start_s == first_s
+    assert isinstance(by_a_deadline, ReservationPlan)
+    assert by_a_deadline.start_s == first_s
 
 
 @pytest.mark.parametrize("is_tight", [False, True])
