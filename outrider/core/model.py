@@ -175,7 +175,8 @@ class Workspace:
 class Transfer:
     """One image on its way to one node, or to several by a relay that costs its link once.
 
-    `release_s` is the first instant at which it may start; best effort has no deadline.
+    `release_s` is the first instant at which it may start; best effort has no deadline. `lanes` are those
+    that it takes of the links of a network, once it is planned.
     """
 
     number: int
@@ -184,6 +185,7 @@ class Transfer:
     duration_s: int
     release_s: int = 0
     deadline_s: int | None = None
+    lanes: tuple[str, ...] = ()
 
 
 class TransferClass(Enum):

@@ -124,9 +124,14 @@ local function comment_of(job_desc)
   return comment:sub(#metadata.STOP + 2), true
 end
 
+-- Whether a reservation is a piece of a lease, whose jobs go on in the next one.
+local function is_piece(reservation)
+  return type(reservation) == "string" and reservation:find("%-%d+%.p%d+$") ~= nil
+end
+
 -- Why a job cannot be requeued for a reservation, as its user says it can; nil if it can.
 local function unyielding(job_desc, is_held)
-  if not is_held then
+  if not is_held and not is_piece(read(job_desc, "reservation")) then
     return "preemptible: a job in a reservation makes way for nobody: leave it out"
   end
   if not read(job_desc, "script") then

@@ -48,10 +48,10 @@ from outrider.service.settings import Settings
 from outrider.service.web.app import make_app
 from outrider.service.web.connections.munge import Munge
 from outrider.service.web.limits import Limits
-from outrider.store.database import resolved
 from outrider.store.errors import StoreMissing
 from outrider.store.records import Effect
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite.database import resolved
+from outrider.store.sqlite.store import SqliteStore
 from outrider.store.store import Store
 
 TEND_S = 1.0

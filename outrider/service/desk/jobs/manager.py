@@ -19,6 +19,7 @@ from outrider.service.desk.jobs.copies import JobCopies
 from outrider.service.desk.jobs.image_lookup import ImageLookups
 from outrider.service.desk.jobs.in_reservation import JobsInReservations
 from outrider.service.desk.jobs.interruption.machine_moves import leave_drained
+from outrider.service.desk.jobs.interruption.pieces import cut_jobs
 from outrider.service.desk.jobs.interruption.yielding import JobYielding
 from outrider.service.desk.jobs.job import JobEntry, JobImage, Stage
 from outrider.service.desk.jobs.notes import LOOKUP_S, JobNotes
@@ -79,6 +80,7 @@ class JobManager:
         self._earlier = node_orders.earlier
         self._best_effort = best_effort
         self._orders = orders
+        self._preemptible = preemptible
         self._bound = JobsInReservations(site, orders, log)
         self._placer = JobPlacer(site, best_effort, log)
         self._jobs = JobQueues(site, agenda, self._placer, log)
@@ -119,7 +121,7 @@ class JobManager:
                 self._see(job, is_first=is_first)
             elif self.turns.is_given_back(job):
                 self._orders.order(release_effect(job.key, (), None, self._site.now_s))
-        self.yielding.seen()
+        self.yielding.seen(cut_jobs(self._site, sight, self._preemptible))
         leave_drained(self._site, self.entries, sight)
         self._review.begin()
 

@@ -96,26 +96,39 @@ class PreemptibleJobs:
             return False
         if self.order is not None and self.order.spares(LeaseOwner(user=job.user)):
             return False
+        found = self._of(job, declared, declared.terms, end_s, nodes)
+        self._enter(found)
+        self._share_disks(found.nodes)
+        return True
+
+    def until(self, job: RmsJob, end_s: int) -> PreemptibleJob | None:
+        """A job in a reservation that has its nodes until then, if it can be requeued; it makes way for
+        nobody else, so it is not among the others."""
+        declared = self._declared_by(job)
+        if declared is None or declared.terms is None or declared.is_saved or not job.nodes:
+            return None
+        return self._of(job, declared, declared.terms, end_s, job.nodes)
+
+    def _of(
+        self, job: RmsJob, declared: _Declared, terms: RequeueTerms, end_s: int, nodes: Collection[str]
+    ) -> PreemptibleJob:
         number_of = self._site.book.timeline.number_of
-        found = PreemptibleJob(
+        return PreemptibleJob(
             key=job.key,
             uid=job.uid,
             user=job.user,
             run=PreemptibleRun(
                 name=job.key,
-                nodes=tuple(sorted(number_of[name] for name in nodes)),
+                nodes=tuple(sorted(number_of[name] for name in nodes if name in number_of)),
                 start_s=declared.start_s,
                 end_s=end_s,
-                terms=declared.terms,
+                terms=terms,
                 keeps_work=bool(declared.checkpoint) or declared.is_saved,
             ),
             checkpoint=declared.checkpoint,
             nodes=tuple(sorted(nodes)),
             memory_bytes=machine_memory_bytes(job) if declared.is_saved else None,
         )
-        self._enter(found)
-        self._share_disks(found.nodes)
-        return True
 
     def notice_s(self, job: RmsJob) -> int | None:
         """How long a job that is about to run will need to go when it is told; None: it will stay."""

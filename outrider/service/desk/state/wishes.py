@@ -101,6 +101,12 @@ def changed_wish(site: Site, live: Live, request: Modify, caller: Caller) -> Wis
     if live.document.open is not None:
         words = f"reservation {live.name} is open for an event: cancel it, and reserve again"
         return Trouble(code="conflict", message=words)
+    if live.document.pieces:
+        words = (
+            f"reservation {live.name} is a piece of {live.document.series}, whose pieces belong together: "
+            "cancel that, and reserve anew"
+        )
+        return Trouble(code="conflict", message=words)
     if live.document.role and (request.start_s, request.duration_s) != (None, None):
         words = (
             f"reservation {live.name} is one of the roles of {live.document.series}, which have one time: "

@@ -369,6 +369,18 @@ local unreadable = setmetatable({}, { __index = function(_, name)
 end })
 claim("a field that cannot be read is none", submit(unreadable) == slurm.SUCCESS)
 
+-- A piece of a lease: its jobs go on in the next one, so that they may be requeued. Nothing else that is reserved.
+local function reserved(name)
+  said = {}
+  local script = "#!/bin/sh\n" .. IMAGE .. "#OUTRIDER preemptible: requeue\n"
+  return submit({ script = script, reservation = name }) == slurm.SUCCESS
+end
+claim("a job in a piece of a lease may be requeued", reserved("solve-17.p2"))
+for _, name in ipairs({ "solve-17", "solve-17.2", "solve-17.px", "solve-17.p2.x" }) do
+  claim("a job in a reservation makes way for nobody: " .. name, not reserved(name)
+    and said[1]:find("makes way for nobody", 1, true))
+end
+
 -- The guard.
 local function modify(change, uid, fields)
   said = {}

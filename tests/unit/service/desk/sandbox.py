@@ -49,7 +49,7 @@ from outrider.service.ports import (
 )
 from outrider.service.requests import Asked, Caller, Request, Reserve, Show, Ticked
 from outrider.service.settings import Settings
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite.store import SqliteStore
 
 ALICE = Caller(uid=1001, user="alice", gids=(100,), groups=("physics",), group="physics")
 BOB = Caller(uid=1002, user="bob", gids=(100,), groups=("physics",), group="physics")
