@@ -72,6 +72,8 @@ def wish_of(site: Site, policies: Policies, caller: Caller, request: Reserve) ->
         account=request.account,
         lease_class=document.lease_class,
     )
+    if workspace.image is not None and request.image.made_s is not None:
+        workspace = replace(workspace, image=replace(workspace.image, made_s=request.image.made_s))
     resources, words = taken(workspace.resources, named(deployment_of(request.workspace)), site.settings)
     workspace = replace(workspace, resources=resources, is_spread=True, owner=owner)
     for role in request.workspace.metadata.roles if request.role_images else ():
