@@ -126,7 +126,7 @@ def test_image_that_is_being_made_reaches_an_idle_node_by_its_transfer_after_tha
     assert isinstance(answer, Rejected)
     assert answer.earliest_start_s == 46
     assert "is being converted until about 40, and cannot reach n0 by 45" in answer.refusal.sentence()
-    assert isinstance(assess(book, replace(request, start_s=46), 0), Accepted)
+    assert isinstance(assess(book, replace(request, start_s=46), 0), ReservationPlan)
 
 
 def shared_site(chance: Random, pool_bytes: int | None) -> Scheduler:
