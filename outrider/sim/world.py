@@ -190,12 +190,8 @@ class Simulation:
         if isinstance(answer.admission, Rejected):
             self.outcome.refused.append((submission, answer.admission))
             return
-        self._accepted(self._booked(workspace.name), submission, answer.moved)
+        self._accepted(workspace.name, answer.moved)
         self._follow_leases(answer)
-
-    def _booked(self, name: str) -> Reservation:
-        """A reservation as it is in the book."""
-        return self.scheduler.book.entries[name].reservation
 
     def _follow_leases(self, answer: Decided) -> None:
         """Who has another place for the sake of what was accepted, and who yields."""
@@ -218,7 +214,7 @@ class Simulation:
             self.outcome.refused += [(part, rejected) for part in parts]
             return
         for reservation in decided.answer.reservations:
-            self._accepted(reservation, self._submissions[reservation.workspace.name], moved)
+            self._accepted(reservation.workspace.name, moved)
             moved = ()
 
     def _note_offer(
@@ -336,11 +332,9 @@ class Simulation:
             self._watch_links()
             self._wake()
 
-    def _accepted(
-        self, reservation: Reservation, submission: TraceSubmission, moved: Sequence[BestEffortRun]
-    ) -> None:
+    def _accepted(self, name: str, moved: Sequence[BestEffortRun]) -> None:
         """A reservation begins and ends; the runs that made way for it go on elsewhere or later."""
-        self._expect(reservation, submission)
+        self._expect(self.scheduler.book.entries[name].reservation, self._submissions[name])
         for run in moved:
             self._follow(run)
         self._watch_links()
@@ -450,7 +444,6 @@ class Simulation:
         workspace = reservation.workspace
         self.outcome.late = [late for late in self.outcome.late if late is not reservation]
         if reservation.start_s >= self.now_s:
-            submission = self._submissions[workspace.name]
             anew = replace(
                 workspace,
                 start_s=reservation.start_s,
@@ -460,7 +453,7 @@ class Simulation:
             )
             answer = self.scheduler.reserve(anew, self.now_s, tells_earliest=False)
             if isinstance(answer.admission, ReservationPlan):
-                self._accepted(self._booked(workspace.name), submission, answer.moved)
+                self._accepted(workspace.name, answer.moved)
                 return
         self.outcome.broken.append(reservation)
 
