@@ -48,7 +48,7 @@ REOPEN_S = 5.0
 
 SERVICE = Caller(uid=0, user="root", is_admin=True)
 _LOST = Trouble(
-    code="busy",
+    code="unavailable",
     message="the service had to start again while it dealt with this: ask again, with the same "
     "Idempotency-Key if the request had one",
 )
@@ -418,9 +418,9 @@ class Loop(Generic[D]):
             )
         )
 
-    def _begin_again(self) -> None:
+    def _begin_again(self, trouble: Trouble = _LOST) -> None:
         """A desk of what is on disk."""
-        self._close(_LOST)
+        self._close(trouble)
         gc.unfreeze()
         self._open()
         self._meter.count("outrider_desk_restarts_total")
@@ -431,7 +431,8 @@ class Loop(Generic[D]):
         if self._beat_s >= self._reopen_s:
             self._reopen_s = self._beat_s + REOPEN_S
             self._log.error("the store's disk failed: it is opened again")
-            self._begin_again()
+            is_shared = self._opened is not None and self._opened.is_shared
+            self._begin_again(replace(_LOST, code="busy") if is_shared else _LOST)
 
     @property
     def _desk(self) -> D:
