@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -163,10 +164,15 @@ def brought(nodes: Sequence[Node], registry: str, image: Pushed) -> float:
     uri = f"docker://{registry}:{PORT}/{image.name}:v1@sha256:{image.digest}"
     pin = {"owner": image.name, "until_s": CLOCK.now_s() + 3_600}
     began_s = CLOCK.monotonic_s()
-    for number, node in enumerate(nodes):
+
+    def told(number: int) -> None:
         above = [f"relay://{each.address}:{RELAY_PORT}/sha256:{image.digest}" for each in nodes[:number][-2:]]
         sources = [*reversed(above), uri]
-        node.ask("add", uri=uri, digest=image.digest, format="layers", sources=sources, pin=pin)
+        nodes[number].ask("add", uri=uri, digest=image.digest, format="layers", sources=sources, pin=pin)
+
+    # As the service does it: each asks the registry for the manifest first.
+    with ThreadPoolExecutor(len(nodes)) as crew:
+        list(crew.map(told, range(len(nodes))))
     for node in reversed(nodes):
         until("the image is on all nodes", node.has_ended)
     return CLOCK.monotonic_s() - began_s

@@ -58,6 +58,8 @@ class Image:
     size_bytes: int
     digest: str = ""
     parts: tuple[ImagePart, ...] = ()
+    made_s: int = 0
+    """When it is expected to be there at all, if it is only being made: it is planned, and not promised."""
 
     def __post_init__(self) -> None:
         if not self.uri:
@@ -175,7 +177,8 @@ class Workspace:
 class Transfer:
     """One image on its way to one node, or to several by a relay that costs its link once.
 
-    `release_s` is the first instant at which it may start; best effort has no deadline.
+    `release_s` is the first instant at which it may start; best effort has no deadline. `lanes` are those
+    that it takes of the links of a network, once it is planned.
     """
 
     number: int
@@ -184,6 +187,7 @@ class Transfer:
     duration_s: int
     release_s: int = 0
     deadline_s: int | None = None
+    lanes: tuple[str, ...] = ()
 
 
 class TransferClass(Enum):

@@ -126,6 +126,8 @@ _TRANSFER: dict[str, FieldKind[Any]] = {
     "release_s": NUMBER,
     "deadline_s": maybe(NUMBER),
 }
+_LANES: dict[str, FieldKind[Any]] = {"lanes": several(TEXT)}
+"""Of a transfer over several links; on one link they are not written."""
 _STANDING: FieldKind[Any] = record(
     dict, has_begun=CLAIM, start_s=maybe(NUMBER), end_s=maybe(NUMBER), left_bytes=maybe(NUMBER)
 )
@@ -170,12 +172,14 @@ def read_reservation(text: str) -> Reservation:
 
 
 def write_transfer(kept: KeptTransfer) -> str:
-    return _dump(write_fields(kept.transfer, _TRANSFER) | write_fields(kept, _KEPT_TRANSFER))
+    kinds = _TRANSFER | _LANES if kept.transfer.lanes else _TRANSFER
+    return _dump(write_fields(kept.transfer, kinds) | write_fields(kept, _KEPT_TRANSFER))
 
 
 def read_transfer(text: str) -> KeptTransfer:
-    found = _read("a transfer", text, _TRANSFER | _KEPT_TRANSFER)
-    transfer = Transfer(**{name: found.pop(name) for name in _TRANSFER})
+    kinds = _TRANSFER | _LANES if '"lanes":' in text else _TRANSFER
+    found = _read("a transfer", text, kinds | _KEPT_TRANSFER)
+    transfer = Transfer(**{name: found.pop(name) for name in kinds})
     if (standing := found.pop("standing")) is not None:
         standing = TransferStanding(transfer=transfer, **standing)
     return KeptTransfer(transfer=transfer, standing=standing, **found)

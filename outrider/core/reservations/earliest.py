@@ -92,9 +92,13 @@ def _next_change(
         nodes = book.pools.mask_with(image.key)
     changes = [*_copy_changes(book, workspace, now_s)]
     for attempt in attempts:
-        if attempt.refusal.cause is Cause.LINK:
+        if attempt.refusal.made_s and attempt.insertion is not None:
+            # No sooner than it is made; or where another order lets it begin later.
+            changes.append(start_s + attempt.refusal.made_s - min(attempt.insertion.latest))
+            changes += [at_s for at_s in [book.link.next_deadline(start_s)] if at_s is not None]
+        elif attempt.refusal.cause is Cause.LINK:
             with book.link.without(attempt.advanced):
-                changes.append(book.link.earliest_deadline(attempt.refusal.needed_s, now_s, start_s))
+                changes.append(book.link.earliest_deadline_of(attempt.wanted, now_s, start_s))
         else:
             changes += _room_changes(book, attempt, start_s, now_s)
     edge_s = next_edge(book.timeline, nodes, start_s, duration_s)
@@ -139,7 +143,7 @@ def _room_changes(book: Book, attempt: Attempt, start_s: int, now_s: int) -> Ite
         for transfer, latest_s in zip(insertion.transfers, insertion.latest, strict=True):
             begins += [(number_of[name], latest_s) for name in transfer.nodes]
         full_from_s = next((latest_s for node, latest_s in begins if node == full), None)
-        for transfer, latest_s in zip(attempt.moved, insertion.pushed, strict=True):
+        for transfer, latest_s in zip(insertion.moved, insertion.pushed, strict=True):
             begins += [(node, latest_s) for node, _ in book.lives_of(transfer.number)]
         if reserve_s is not None:
             yield from _link_changes(book, attempt, full, full_from_s, start_s)

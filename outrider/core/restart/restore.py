@@ -228,7 +228,7 @@ def _ending(standing: TransferStanding, links: Links, now_s: int) -> TransferSta
     begun by a clock that was ahead, and would keep the link until that time comes."""
     if not standing.has_begun or standing.end_s is None or standing.transfer.deadline_s is None:
         return standing
-    latest_s = now_s + links.deadline_duration_s(standing.transfer.image.size_bytes)
+    latest_s = now_s + links.transfer_duration_s(standing.transfer.image, standing.transfer.nodes)
     return replace(standing, end_s=min(standing.end_s, latest_s))
 
 
@@ -339,11 +339,7 @@ def _mask(book: Book, names: Iterable[str]) -> int:
 def _late(book: Book, now_s: int) -> tuple[str, ...]:
     """Who waits for a transfer that would have had to begin before now, or to have ended."""
     link = book.link
-    free_s = max(now_s, link.busy_until_s)
-    overdue = {transfer.number for transfer, _ in link.latest_starts(free_s)}
-    running = link.running
-    if running is not None and running.deadline_s is not None and free_s > running.deadline_s:
-        overdue.add(running.number)
+    overdue = set(link.overdue(now_s))
     overdue.update(
         number
         for number, aside in link.aside.items()

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from outrider.core.images.pools import Lingering, Pools
+from outrider.core.links.deadline_network import DeadlineNetwork
 from outrider.core.links.links import ExclusiveLinks
-from outrider.core.model import NOBODY, LeaseOwner, Node, Reservation, Transfer
+from outrider.core.model import NOBODY, Image, LeaseOwner, Node, Reservation, Transfer
 from outrider.core.reservations.book import Book, Shipping, Terms
 from outrider.core.restart.restore import Lost
 from outrider.core.restart.snapshot import KeptTransfer, keep_done, keep_transfers
@@ -125,11 +126,22 @@ class PaddedLinks(ExclusiveLinks):
     """Links on which every transfer for a reservation is given a few seconds beside its bytes."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(rate_bytes_per_s=settings.deadline_rate_bytes_per_s, reserve_s=settings.reserve_s)
+        network = settings.network
+        super().__init__(
+            rate_bytes_per_s=settings.deadline_rate_bytes_per_s,
+            reserve_s=settings.reserve_s,
+            network=None if network is None else DeadlineNetwork(network, reserve_s=settings.reserve_s),
+        )
+        self._network = network
         self._spread_s = settings.spread_s
 
     def deadline_duration_s(self, size_bytes: int) -> int:
         return super().deadline_duration_s(size_bytes) + self._spread_s
+
+    def transfer_duration_s(self, image: Image, nodes: tuple[str, ...]) -> int:
+        if self._network is None:
+            return self.deadline_duration_s(image.size_bytes)
+        return self._network.duration_s(image.size_bytes, image.uri, nodes)
 
 
 class Site:

@@ -103,7 +103,7 @@ class JobRelease:
             "moving": list(site.moving),
             "entries": list(site.book.entries),
             "waiting": len(site.book.link),
-            "running": site.book.link.running,
+            "running": site.book.link.under_way(),
             "aside": list(site.book.link.aside),
             "troubled": list(troubles),
             "jobs": list(components.jobs.entries),
