@@ -7,7 +7,8 @@ from dataclasses import replace
 from outrider.core.alternatives import Alternative, alternatives
 from outrider.core.model import Workspace
 from outrider.core.nodes.free_lengths import longest_free
-from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.admission import Rejected
+from outrider.core.reservations.book import ReservationPlan
 from outrider.metadata.conversion import deployment_of
 from outrider.metadata.notation.hostlists import fold
 from outrider.service.answers import Decision, Trouble
@@ -78,7 +79,7 @@ class Negotiation:
         """The number of the last decision on the disk: the refusal that is decided now gets a later one."""
         return self._site.store.last_decision()
 
-    def _ask(self, wish: Wish, workspace: Workspace, *, tells_earliest: bool) -> Accepted | Rejected:
+    def _ask(self, wish: Wish, workspace: Workspace, *, tells_earliest: bool) -> ReservationPlan | Rejected:
         """What other terms would be answered. The site's own program is asked when they are accepted."""
         asked = replace(wish, workspace=workspace)
         return self._admission.answer(asked, None, tells_earliest=tells_earliest)

@@ -11,7 +11,7 @@ from outrider.core.model import Node, Resources, Workspace
 from outrider.core.nodes.free_lengths import longest_free
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.timeline import SiteTimeline
-from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.refusal import Cause, Refusal
 from tests.amount import examples
@@ -73,12 +73,11 @@ def test_shorter_time_that_is_offered_is_the_longest_for_which_nodes_are_free(
     rejected = Rejected(refusal=Refusal(cause=Cause.SLOTS, start_s=100, end_s=2500, room=2))
     asked: list[tuple[int, int]] = []
 
-    def ask(wanted: Workspace, tells_earliest: bool) -> Accepted | Rejected:
+    def ask(wanted: Workspace, tells_earliest: bool) -> ReservationPlan | Rejected:
         asked.append((wanted.instances, wanted.duration_s))
         if lengths[wanted.instances - 1] < wanted.duration_s:
             return rejected
-        plan = ReservationPlan(workspace=wanted, start_s=100, end_s=100 + wanted.duration_s, fits=())
-        return Accepted(plan=plan)
+        return ReservationPlan(workspace=wanted, start_s=100, end_s=100 + wanted.duration_s, fits=())
 
     found = alternatives(workspace, rejected, ask, 0, lengths=lengths)
 
