@@ -58,8 +58,9 @@ def alternatives(
 ) -> tuple[Alternative, ...]:
     """What would be accepted instead, in the order of the kinds, without two of the same terms.
 
-    Each would still be in time if it were asked for `delay_s` later. `lengths` says for how long one node is
-    free from the request's start on, two are, and so on, if that is known: what has no nodes is not asked.
+    Each would still be in time if it were asked for `delay_s` later. `lengths` says for how long there is
+    room for one instance from the request's start on, for two, and so on, if that is known: what has no room
+    is not asked about.
     """
 
     def ask_for_later(asked: Workspace, tells_earliest: bool) -> ReservationPlan | Rejected:

@@ -85,14 +85,17 @@ class Negotiation:
         return self._admission.answer(asked, None, tells_earliest=tells_earliest)
 
     def _lengths(self, workspace: Workspace) -> list[int] | None:
-        """For how long one node is free, two are, and so on; None if that depends on more than nodes."""
+        """For how long there is room for one instance, for two, and so on; None if that depends on more than
+        nodes."""
         book, start_s = self._site.book, workspace.start_s
         if start_s is None or workspace.finish_by_s is not None or workspace.is_immediate:
             return None
         return longest_free(
             book.timeline,
             need=book.timeline.layout.pack(workspace.resources),
+            instances=workspace.instances,
             at_s=start_s,
+            within_s=workspace.duration_s,
             available=book.available,
             most_per_node=workspace.most_per_node,
         )
