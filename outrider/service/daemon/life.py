@@ -27,7 +27,7 @@ from outrider.service.answers import ImageList, ReservationDetails, Verdict
 from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.configuration.model import Config, administrators_of, effort_of, settings_of
 from outrider.service.daemon.errors import ServiceError, ServiceInputError, SocketError, StuckError
-from outrider.service.daemon.keeping import StoreKeeper, create, leading
+from outrider.service.daemon.lead.keeping import StoreKeeper, create, leading
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import meter_commits
 from outrider.service.daemon.measures.metrics import Metrics

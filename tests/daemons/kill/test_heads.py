@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from outrider.service.daemon.standby import LOOK_S
+from outrider.service.daemon.lead.standby import LOOK_S
 from outrider.store.postgresql.leadership import STALE_S
 from tests.daemons.kill.pair import Pair, Users, pair_of_heads
 from tests.daemons.kill.victim import CLOCK, Preloaded

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from cachemgr.base.clock import Clock, SystemClock
 from outrider.service.daemon.configuration.model import Config
+from outrider.service.daemon.lead.standby import Standby
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.sockets import Sockets
-from outrider.service.daemon.standby import Standby
 from outrider.service.daemon.threads.heartbeat import Heartbeat
 from outrider.store.errors import ConnectionLost
 from outrider.store.postgresql.connection import shown

@@ -92,7 +92,7 @@ def leading(
         yield FileKeeper(Path(config.store_path), accepts_loss=accepts_loss)
         return
     try:
-        from outrider.service.daemon.heads import take_lead
+        from outrider.service.daemon.lead.winning import take_lead
     except ImportError as error:
         raise _library_is_missing(error) from error
     with take_lead(config, head_of(config), sockets, stop, log, environment) as keeper:
