@@ -11,7 +11,7 @@ from outrider_client.errors import InputError
 def test_heads_are_asked_in_turn_and_none_that_listens_is_said_for_all() -> None:
     doors = HeadDoors([SocketDoor("/nowhere/a"), SocketDoor("/nowhere/b")])
 
-    with pytest.raises(NotThere, match="No such file.*; No such file"):
+    with pytest.raises(NotThere, match=r"No such file.*; No such file"):
         doors.connect(1.0)
     assert doors.name == "/nowhere/a,/nowhere/b"
 
