@@ -1,4 +1,4 @@
-"""Memory of parts of nodes on a real Slurm: its processors keep it apart, since none has more than its share."""
+"""Memory of parts of nodes on a real Slurm: processors keep it apart, as none has more than its share."""
 
 from __future__ import annotations
 
