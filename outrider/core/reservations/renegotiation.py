@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from outrider.core.images.pools import Life
-from outrider.core.model import Workspace
+from outrider.core.model import Placement, Workspace
 from outrider.core.nodes.timeline import mask_of
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, Review, assess
 from outrider.core.reservations.book import Book, BookEntry, ReservationPlan
@@ -217,6 +217,41 @@ def give_back(book: Book, name: str, nodes: frozenset[str], now_s: int) -> tuple
     placements = tuple(each for each in reservation.placements if each.node not in nodes)
     entry.reservation = replace(reservation, workspace=workspace, placements=placements)
     return book.let_go(lives, name, now_s)
+
+
+def take_more(
+    book: Book, name: str, count: int, now_s: int, review: Review | None = None, *, is_plan: bool = False
+) -> ReservationPlan | Refusal:
+    """Let a reservation that has begun have so many nodes more, from now on until its end; its image is on
+    them already, since there is no time to bring it. `is_plan`: only to know the answer."""
+    entry = book.entries[name]
+    reservation = entry.reservation
+    if not reservation.start_s <= now_s < entry.end_s or reservation.pieces:
+        raise ValueError(f"reservation {name} has not begun, is over, or is split: it has no more nodes")
+    workspace = reservation.workspace
+    more = replace(
+        workspace, instances=count, start_s=now_s, duration_s=entry.end_s - now_s, finish_by_s=None
+    )
+    plan = plan_at(book, more, now_s, now_s)
+    if isinstance(plan, Refusal):
+        return plan
+    words = review(plan) if review is not None else ""
+    if words:
+        return Refusal(cause=Cause.POLICY, start_s=now_s, end_s=entry.end_s, message=words)
+    if is_plan:
+        return plan
+    amounts = [(chosen.node, entry.need * chosen.instances) for chosen in plan.fits]
+    book.timeline.reserve_all(amounts, now_s, entry.end_s)
+    book.add_copies(plan, now_s)
+    entry.fits = (*entry.fits, *plan.fits)
+    nodes = book.timeline.nodes
+    placements = tuple(Placement(node=nodes[each.node].name, instances=each.instances) for each in plan.fits)
+    entry.reservation = replace(
+        entry.reservation,
+        workspace=replace(workspace, instances=workspace.instances + count),
+        placements=(*entry.reservation.placements, *placements),
+    )
+    return plan
 
 
 def begin_waiting(book: Book, name: str, start_s: int, end_s: int, now_s: int) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import Clock, SystemClock
+from cachemgr.base.cores import forbid_cores
 from cachemgr.daemon.notify import Supervisor, watchdog_s
 from outrider.collector import collector_paused
 from outrider.metadata.decision import Allowed, PolicyRefusal
@@ -118,6 +119,8 @@ def serve(
 ) -> None:
     """Serve until told to stop. Raises ServiceError or StoreError if it cannot, or cannot any more."""
     _raise_files()
+    # Users' logins are in its memory.
+    forbid_cores()
     sockets = Sockets(config)
     # Links are followed once: one that is turned elsewhere later leads to no other store.
     config = config.model_copy(update={"store": str(resolved(Path(config.store_path)))})

@@ -205,7 +205,7 @@ def machine_memory_bytes(job: RmsJob) -> int:
 
 def refusal_of(settings: Settings, lines: JobLines, job: RmsJob) -> str:
     """Why this site does not take a job that says that it can be requeued; nothing if it does."""
-    if lines.is_machine and (words := _no_machine(settings, job)):
+    if lines.is_machine and (words := _no_machine(settings)):
         return words
     if not lines.is_preemptible:
         return ""
@@ -215,6 +215,11 @@ def refusal_of(settings: Settings, lines: JobLines, job: RmsJob) -> str:
     if lines.is_suspendable and not job.can_save:
         return (
             "preemptible is suspend, and the batch system cannot have this job's machine saved: leave it out"
+        )
+    if lines.is_suspendable and job.nodes_wanted > 1:
+        return (
+            f"preemptible is suspend, and the machines of a job of {job.nodes_wanted} nodes cannot be "
+            "suspended: write requeue"
         )
     if lines.is_suspendable and not machine_memory_bytes(job):
         return "preemptible is suspend, and it is not known how much memory the machine has: ask for memory"
@@ -234,10 +239,8 @@ def refusal_of(settings: Settings, lines: JobLines, job: RmsJob) -> str:
     return ""
 
 
-def _no_machine(settings: Settings, job: RmsJob) -> str:
+def _no_machine(settings: Settings) -> str:
     """Why a job cannot run in a virtual machine here; nothing if it can."""
     if not settings.allows_machines:
         return "run is vm, and this site runs no jobs in virtual machines (jobs.machines): leave it out"
-    if job.nodes_wanted > 1:
-        return f"run is vm, and a job in a machine has one node, not {job.nodes_wanted}: ask for one"
     return ""

@@ -11,14 +11,19 @@ from dataclasses import dataclass, replace
 
 from outrider.core.besteffort.jobs.requeueing import fewest_lost
 from outrider.core.model import Workspace
-from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, Review, assess
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.planning import plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
-from outrider.core.reservations.renegotiation import Renegotiated, change_end, give_back, renegotiate
+from outrider.core.reservations.renegotiation import (
+    Renegotiated,
+    change_end,
+    give_back,
+    renegotiate,
+    take_more,
+)
 from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
 from outrider.metadata.decision import PolicyRefusal, core_policy
 from outrider.metadata.leases import node_order, preemption_order
@@ -46,10 +51,9 @@ from outrider.service.desk.reservations.making_way import (
 from outrider.service.desk.reservations.prices import TOO_DEAR, Prices, entry_of_refusal
 from outrider.service.desk.reservations.prices import objection as too_dear
 from outrider.service.desk.state.documents import Record
-from outrider.service.desk.state.node_list import parts
 from outrider.service.desk.state.offers import HeldOffers
 from outrider.service.desk.state.site import Live, Site
-from outrider.service.desk.state.wishes import Wish
+from outrider.service.desk.state.wishes import Wish, too_large, too_much_for_pools
 from outrider.service.requests import Caller, Modify
 from outrider.store.records import ReservationOwner
 from outrider.store.states import State, TransferState
@@ -339,43 +343,14 @@ class ReservationAdmission:
             words = program.sentence
         end_s = workspace.start_s + workspace.duration_s
         if not words:
-            cause, words = Cause.SLOTS, self._too_large(workspace)
+            cause, words = Cause.SLOTS, too_large(self._site, workspace)
             if not words:
-                cause, words = Cause.POOL, self._too_much_for_pools(workspace)
+                cause, words = Cause.POOL, too_much_for_pools(self._site, workspace)
             refusal = Refusal(cause=cause, start_s=workspace.start_s, end_s=end_s, message=words)
             return Rejected(refusal=refusal) if words else None
         return Rejected(
             refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, message=words)
         )
-
-    def _too_large(self, workspace: Workspace) -> str:
-        """Why the site could not give this even if it were empty; nothing if it could."""
-        timeline, wanted = self._site.book.timeline, parts(workspace.resources)
-        unknown = timeline.layout.unknown(workspace.resources)
-        if unknown:
-            return texts.of_resource(unknown[0])
-        huge = [name for name, amount in wanted.amounts if amount > LARGEST_AMOUNT]
-        if huge:
-            return texts.of_amount(wanted[huge[0]], huge[0])
-        need = timeline.layout.pack(workspace.resources)
-        room = sum(
-            nodes.bit_count()
-            for capacity, nodes in timeline.by_capacity.items()
-            if timeline.layout.most(need, capacity, 1)
-        )
-        if room >= workspace.instances:
-            return ""
-        return texts.of_nodes(workspace.instances, wanted, room)
-
-    def _too_much_for_pools(self, workspace: Workspace) -> str:
-        """Why its image could not be on so many nodes even if nothing else were there."""
-        image = workspace.image
-        if image is None:
-            return ""
-        large = self._site.book.pools.count_of_size(image.size_bytes)
-        if large >= workspace.instances:
-            return ""
-        return texts.of_pools(image, large, workspace.instances)
 
     def _allowed(self, wish: Wish, admission: Accepted | Rejected) -> Accepted | Rejected:
         """The earliest start that a refusal names is one that the policies allow, and offers to others."""
@@ -463,6 +438,8 @@ class ReservationAdmission:
         if end_s <= site.now_s:
             words = f"reservation {live.name} would be over already: cancel it instead"
             return Trouble(code="conflict", message=words)
+        if len(live.nodes) < (request.nodes or 0):
+            return self._grow(live, wish, request)
         refusal: Refusal | None = None
         words = self._policy(wish, without=live)(wish.workspace, site.now_s)
         words = words or extension_fault(site, live, end_s)
@@ -481,6 +458,31 @@ class ReservationAdmission:
                 dropped = give_back(site.book, live.name, spare, site.now_s)
                 site.end_transfers(dropped, TransferState.WITHDRAWN)
                 live.ready -= spare
+            receipt = replace(live.kept, price=price)
+            kept = keep_reservation(site.book, live.name)
+            site.change(live, kept=kept, why="changed by its user", receipt=receipt)
+            site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)
+            self.confirm(live)
+        return decision
+
+    def _grow(self, live: Live, wish: Wish, request: Modify) -> Answer:
+        """More nodes for a reservation that has begun, which have its image already."""
+        site, count = self._site, (request.nodes or 0) - len(live.nodes)
+        words, end_s = self._policy(wish, without=live)(wish.workspace, site.now_s), live.reservation.end_s
+        found: ReservationPlan | Refusal
+        found = Refusal(cause=Cause.POLICY, start_s=site.now_s, end_s=end_s, message=words)
+        if not words:
+            review = self._review("", wish)
+            found = take_more(site.book, live.name, count, site.now_s, review, is_plan=request.is_plan)
+        if isinstance(found, Refusal):
+            return replace(self.decision(wish, Rejected(refusal=found)), name=live.name)
+        nodes = {site.book.timeline.nodes[each.node].name for each in found.fits}
+        price = self.prices.of_plan(self.policies, found, live.name)
+        if price is not None and live.kept.price is not None:
+            price += live.kept.price
+        decision = replace(replies.grown(site, live, nodes - set(live.nodes)), price=price)
+        if not request.is_plan:
+            live.ready |= nodes
             receipt = replace(live.kept, price=price)
             kept = keep_reservation(site.book, live.name)
             site.change(live, kept=kept, why="changed by its user", receipt=receipt)

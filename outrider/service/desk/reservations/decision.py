@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from datetime import UTC, tzinfo
 from typing import Any
 
@@ -62,6 +64,20 @@ def extended(site: Site, live: Live, end_s: int, spare: frozenset[str] = frozens
         node_count=len(nodes),
         image=image_view(live.document),
         reason="it gives nodes back" if spare else "its end is moved",
+        **whole_nodes(site, nodes),
+    )
+
+
+def grown(site: Site, live: Live, more: AbstractSet[str]) -> Decision:
+    """A reservation that has begun gets nodes that have its image already."""
+    decision = extended(site, live, live.reservation.end_s)
+    nodes = sorted({*live.nodes, *more})
+    return replace(
+        decision,
+        nodes=fold(nodes),
+        node_count=len(nodes),
+        nodes_with_image=fold(sorted(more)) if live.document.digest else "",
+        reason=f"it gets {fold(sorted(more))}, where its image is already",
         **whole_nodes(site, nodes),
     )
 

@@ -127,7 +127,9 @@ claim("its script is the machine's", made.script == "#!/usr/lib/outrider/machine
 claim("its memory is the guest's", made.min_mem_per_node == 768)
 claim("no memory of its own is refused", refused({ script = MACHINE }, "--mem"))
 claim("memory by the processor is refused", refused({ script = MACHINE, min_mem_per_node = 2 ^ 63 + 512 }, "--mem"))
-claim("several nodes are refused", refused({ script = MACHINE, min_mem_per_node = 512, min_nodes = 2 }, "one node"))
+claim("several nodes each have a machine", (submit({ script = MACHINE, min_mem_per_node = 512, min_nodes = 2 })) == 0)
+claim("machines of several nodes are not suspended", refused({ script = MACHINE:gsub("boot: debian", "preemptible: suspend"),
+  min_mem_per_node = 512, max_nodes = 2 }, "several nodes cannot be suspended"))
 claim("the signal that suspends is refused",
   refused({ script = MACHINE, min_mem_per_node = 512, warn_signal = 10 }, "suspend the machine"))
 claim("a job without a script is refused", refused({ comment = "outrider:image=a;run=vm" }, "sbatch"))
