@@ -135,12 +135,14 @@ def test_job_whose_owner_has_changed_it_is_left_alone(sandbox: Sandbox) -> None:
         ("option: nodes=-2 time=5\n", "option 1"),
         (f"option: nodes={'9' * 30} time=5\n", "option 1"),
         (NARROW + "option: nodes=\u0662 time=5\n", "option 2"),
-        (NARROW + "option: nodes=2 time=5 cpus=4\n", "option 2: cpus is the same for all options"),
-        (NARROW + "option: nodes=1 time=5\n", "option 2: another one has 1 nodes"),
+        (NARROW + "option: nodes=2 time=5 cpus=4\n", "option 2: cpus stands in some options only"),
+        (NARROW + "option: nodes=2 time=5 gpus=4\n", "option 2: gpus is not known"),
+        (NARROW + "option: nodes=2 time=5 digest=sha256:0\n", "option 2: digest says nothing without"),
+        (NARROW + "option: nodes=1 time=5\n", "option 2: it has the size of option 1"),
         ("".join(f"option: nodes={n} time=5\n" for n in range(1, 101)), "100 options"),
-        ("finish-by: 2026-01-31T14:00:00Z\n", "finish-by says nothing without options"),
         (NARROW + "finish-by: tomorrow\n", "finish-by is"),
-        (NARROW + "value: 5\n", "value"),
+        (NARROW + "value: -5\n", "value is"),
+        (NARROW + "value: \u0665\n", "value is"),
     ],
 )
 def test_hostile_lines_are_refused_with_the_reason(sandbox: Sandbox, more: str, words: str) -> None:
