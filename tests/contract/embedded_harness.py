@@ -169,6 +169,7 @@ class EmbeddedHarness:
         self.system: BatchSystem = Restarted(self._again) if is_restarted else self._now
         self.nodes = NODES
         self.whole_node: Resources = CAPACITY
+        self.less_of_a_node = Resources.of(cpus=CAPACITY["cpus"] // 2)
         self.people = (Person(user="alice", uid=61001), Person(user="bob", uid=61002))
         self.unstarted_at_end: JobState = RULES.unstarted_at_end
         self.reruns_after_failure = RULES.reruns_after_failure

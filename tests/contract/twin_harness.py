@@ -119,6 +119,7 @@ class TwinHarness:
         self.system: BatchSystem = AskedTwice(self.twin) if is_asked_twice else self.twin
         self.nodes = NODES
         self.whole_node = CAPACITY
+        self.less_of_a_node = Resources.of(cpus=2, memory_mib=4096)
         self.people = (Person(user="alice", uid=61001), Person(user="bob", uid=61002))
         self.unstarted_at_end = rules.unstarted_at_end
         self.reruns_after_failure = rules.reruns_after_failure

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from outrider.metadata.errors import TextError, shown
+from outrider.metadata.notation.uris import read_uri
 
 MOST_OPTIONS = 16
 MOST_MEMORY_MIB = 1 << 24
@@ -144,7 +145,7 @@ def _option(text: str) -> JobOption:
         limit_s=_limit_s(found["time"]),
         cpus=int(found.get("cpus", "0")),
         memory_mib=_memory_mib(found["memory"]) if "memory" in found else 0,
-        image=found.get("image", ""),
+        image=read_uri(found["image"]) if "image" in found else "",
         digest=found.get("digest", ""),
     )
 

@@ -204,7 +204,7 @@ class GridEngine:
             requests[long] = f"{each['memory_mib']}M"
         slots = submitting.slots(nodes_wanted, resources, self._settings)
         alone = self._settings.environment(1)
-        if not slots and found.nodes_wanted > 1 and alone is not None:
+        if not slots and (found.nodes_wanted, found.resources["cpus"]) != (1, 1) and alone is not None:
             # A job keeps its environment, and with it the slots that it had.
             slots = ["-pe", alone, "1"]
         mark = ["-ac", f"{context.OPTION}={option}"] if option else []

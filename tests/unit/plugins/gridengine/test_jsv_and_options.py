@@ -21,7 +21,7 @@ RIGHT = [
     TWO,
     TWO + ";finish-by=2026-07-31T14:00:00Z;value=3",
     "image=a;option=time=5m  nodes=1",
-    "image=a;option=nodes=2 time=60 cpus=4 memory=4GiB;option=nodes=2 time=30 cpus=8 memory=4096MiB image=b",
+    "image=a;option=nodes=2 time=60 cpus=4 memory=4GiB;option=nodes=2 time=9 cpus=8 memory=9M image=b",
 ]
 WRONG = {
     "image=a;option=nodes=2": "option 1: time is missing",
@@ -123,7 +123,7 @@ def test_job_whose_options_have_images_gets_no_ticket_of_the_filters(tmp_path: P
         (found,) = [
             each for each in FILTER.verdict(lines, site, 0) if each.startswith("ENV ADD OUTRIDER_TICKET")
         ]
-        return found.rpartition(" ")[2]
+        return str(found).rpartition(" ")[2]
 
     plain = f"image=a;digest=sha256:{digest};option=nodes=1 time=5"
     assert ticket(plain).startswith("1.7.0.")
