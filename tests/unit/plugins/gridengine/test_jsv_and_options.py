@@ -34,7 +34,7 @@ WRONG = {
     "image=a;option=nodes=2 time=5 memory=1TiB": "option 1: '1TiB' is not the memory of a node",
     "image=a;option=nodes=2 time=5 memory=99999999GiB": "'99999999GiB' is not the memory of a node",
     "image=a;option=nodes=2 time=5 digest=sha256:" + "0" * 64: "digest says nothing without image",
-    "image=a;option=nodes=2 time=5;option=nodes=4 time=3 cpus=2": "option 2: cpus stands in some options only",
+    "image=a;option=nodes=2 time=5;option=nodes=4 time=3 cpus=2": "option 2: cpus stands in some options",
     "image=a;option=nodes=2 time=5;option=nodes=2 time=3": "option 2: it has the size of option 1",
     "image=a" + "".join(f";option=nodes={n} time=5" for n in range(1, 101)): "there are 100 options",
     TWO + ";finish-by=2026-02-31T14:00:00Z": "finish-by is '2026-02-31T14:00:00Z'",
