@@ -2,7 +2,8 @@
 
 Prints percentiles of accepting, of refusing, and of refusing with the earliest start that
 would work, in milliseconds of CPU. As the baseline in the same run: the same decision by a
-plain scan of all nodes, which is what the index by time bucket replaces.
+plain scan of all nodes, which is what the index by time bucket replaces. Then the same with the
+nodes in racks behind links of their own, as a ratio to that.
 """
 
 from __future__ import annotations
@@ -16,13 +17,20 @@ from time import process_time
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import Arguments
+from outrider.core.links.deadline_network import DeadlineNetwork
 from outrider.core.links.links import ExclusiveLinks
+from outrider.core.links.network import Network, NetworkLink
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
 from outrider.core.reservations.book import Book, Shipping, Terms
 
 HORIZON_S = 30 * 86_400
 IMAGES = 200
+RATE = 1_250_000_000
+RESERVE_S = 600
+RACK_NODES = 50
+SOURCE_LANES = 4
+MOST_RATIO = 2
 LIMITS_MS = {"accepted": 10, "refused": 10, "refused, with its earliest start": 50}
 
 
@@ -52,13 +60,27 @@ def request(number: int, random: Random, images: list[Image], scale: int) -> Wor
     )
 
 
+def racks(nodes: tuple[Node, ...]) -> DeadlineNetwork:
+    """Each rack behind a link as fast as the site's one, and a source that sends to several at a time."""
+    links = [
+        NetworkLink(name=f"rack{number}", rate_bytes_per_s=RATE)
+        for number in range(-(-len(nodes) // RACK_NODES))
+    ]
+    network = Network(
+        site=NetworkLink(name="site", rate_bytes_per_s=SOURCE_LANES * RATE, lanes=SOURCE_LANES),
+        groups={node.name: links[number // RACK_NODES] for number, node in enumerate(nodes)},
+    )
+    return DeadlineNetwork(network, reserve_s=RESERVE_S)
+
+
 def filled(
-    nodes: int, reservations: int, random: Random, images: list[Image], scale: int
+    nodes: int, reservations: int, random: Random, images: list[Image], scale: int, *, has_racks: bool = False
 ) -> tuple[Book, int]:
     """A book with so many accepted reservations, and how many requests that took."""
-    terms = Terms(shipping=Shipping.RELAY)
-    links = ExclusiveLinks(rate_bytes_per_s=1_250_000_000, reserve_s=600)
-    book = Book(site(nodes), terms, links=links)
+    terms, places = Terms(shipping=Shipping.RELAY), site(nodes)
+    network = racks(places) if has_racks else None
+    links = ExclusiveLinks(rate_bytes_per_s=RATE, reserve_s=RESERVE_S, network=network)
+    book = Book(places, terms, links=links)
     number = 0
     while len(book.entries) < reservations:
         admit(book, request(number, random, images, scale), 0, tells_earliest=False)
@@ -130,6 +152,14 @@ def main() -> int:
                 f"{kind}: {len(values)} decisions, p50 {p50:.2f} ms, p99 {p99:.2f} ms, worst {worst:.2f} ms; "
                 f"limit {LIMITS_MS[kind]} ms: p99 is {p99 / LIMITS_MS[kind]:.2f} of it; "
                 f"a scan of all nodes takes {scan:.1f} ms: {scan / p50:.1f} x the median"
+            )
+    book, _ = filled(options.nodes, options.reservations, Random(1), images, options.scale, has_racks=True)
+    for kind, values in measure(book, options.decisions, Random(2), images, options.scale).items():
+        if values and taken[kind]:
+            ratios = [percentile(values, each) / percentile(taken[kind], each) for each in (50, 99)]
+            print(
+                f"{kind}, in racks of {RACK_NODES}: {len(values)} decisions, p50 {ratios[0]:.2f} and p99 "
+                f"{ratios[1]:.2f} of one link's; limit {MOST_RATIO}"
             )
     return 0
 

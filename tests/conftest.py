@@ -7,12 +7,16 @@ import signal
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.amount import LONG
 from tests.scheduling import LongestFirst, ordered
 
 
 def pytest_configure() -> None:
+    # A machine that is busy takes longer over an example, which says nothing about the product.
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
     # What a shell starts in the background ignores these, and so would everything that tests start and
     # interrupt: they would wait for its end in vain.
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):

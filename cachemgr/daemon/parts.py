@@ -17,9 +17,9 @@ from cachemgr.daemon.verbs.table import VerbTable
 from cachemgr.fetch.carrier import FetchCarrier
 from cachemgr.fetch.registry.session import RegistrySettings, own_platform
 from cachemgr.fetch.sources.connect import WebSettings
-from cachemgr.fetch.sources.rsync import RsyncSettings
+from cachemgr.fetch.sources.programs.rsync import RsyncSettings
+from cachemgr.fetch.sources.programs.ssh import SshSettings
 from cachemgr.fetch.sources.sources import SourceSettings
-from cachemgr.fetch.sources.ssh import SshSettings
 from cachemgr.instances.kernel import Kernel
 from cachemgr.instances.maker import InstanceMaker
 from cachemgr.instances.methods import Abilities

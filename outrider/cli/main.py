@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors are one line on stderr."""
     try:
         words = _joined(list(sys.argv[1:] if argv is None else argv))
-        arguments = parser(words[0] if words else "").parse_args(words)
+        arguments = parser(*words[:2]).parse_args(words)
         arguments.words = words
         arguments.command(arguments)
     except SystemExit as finished:  # argparse, after --help and --version
@@ -97,10 +97,11 @@ def run() -> None:
     sys.exit(code)
 
 
-def parser(word: str = "") -> Parser:
+def parser(word: str = "", second: str = "") -> Parser:
     """All commands, as help, completion and the manual page show them.
 
-    `word` is the first of a command line: if it is a command, that and its neighbours are enough.
+    `word` is the first of a command line: if it is a command, that and its neighbours are enough. Of the
+    simulator's, which need most, the second word's is.
     """
     top = _Top(
         prog="outrider",
@@ -112,7 +113,8 @@ def parser(word: str = "") -> Parser:
     top.set_defaults(command=_no_command)
     for module, words in MODULES.items():
         if word in words:
-            import_module(f"outrider.cli.{module}").add(commands)
+            add = import_module(f"outrider.cli.{module}").add
+            add(commands, *([second] if word == "sim" else []))
             return top
     from outrider.cli import asking, check, completion, demo, installing, simulate
     from outrider.cli.registries import login

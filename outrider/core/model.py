@@ -179,7 +179,8 @@ class Workspace:
 class Transfer:
     """One image on its way to one node, or to several by a relay that costs its link once.
 
-    `release_s` is the first instant at which it may start; best effort has no deadline.
+    `release_s` is the first instant at which it may start; best effort has no deadline. `lanes` are those
+    that it takes of the links of a network, once it is planned.
     """
 
     number: int
@@ -188,6 +189,7 @@ class Transfer:
     duration_s: int
     release_s: int = 0
     deadline_s: int | None = None
+    lanes: tuple[str, ...] = ()
 
 
 class TransferClass(Enum):
@@ -247,10 +249,25 @@ def spans_of(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class KeptHold:
+    """Copies of one image that came the same way: node and number of each.
+
+    With a `transfer`, that brings or has brought them; without one they were there from
+    `since_s` on. A transfer that is done may be named as long as it is kept, too.
+    """
+
+    image: Image
+    copies: tuple[tuple[str, int], ...]
+    transfer: int | None = None
+    since_s: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Reservation:
     """A promise: these nodes, with the image on them, throughout [start_s, end_s).
 
-    One that is split has its nodes only in its `pieces`, and its image throughout.
+    One that is split has its nodes only in its `pieces`, and its image throughout. The `holds` are told of
+    where it is kept outside of a book, in which they are lives.
     """
 
     workspace: Workspace
@@ -259,6 +276,7 @@ class Reservation:
     placements: tuple[Placement, ...]
     transfers: tuple[int, ...] = ()
     pieces: tuple[LeasePiece, ...] = ()
+    holds: tuple[KeptHold, ...] = ()
     nodes: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """Those of the placements, made once: each is asked for several times at a start with thousands."""
 

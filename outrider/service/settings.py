@@ -7,6 +7,7 @@ from typing import Literal
 
 from outrider.core.besteffort.jobs.order import Order
 from outrider.core.besteffort.jobs.schedule import ScheduleRules
+from outrider.core.links.network import Network
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +34,8 @@ class Settings:
     link_rate_bytes_per_s: int = 125_000_000
     urgent_rate_bytes_per_s: int | None = None
     """What a transfer may take whose reservation is endangered; None: no more than planned."""
+    network: Network | None = None
+    """The links that transfers for reservations cross, with what they may take of each; None: the one."""
     best_effort_rate_bytes_per_s: int = 0
     """What of the link is best effort's whatever deadlines there are: they are planned with the rest."""
     reserve_s: int | None = 600

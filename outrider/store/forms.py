@@ -15,6 +15,7 @@ from outrider.core.links.links import TransferStanding
 from outrider.core.model import (
     Image,
     ImagePart,
+    KeptHold,
     NodeSlot,
     Placement,
     Reservation,
@@ -25,9 +26,7 @@ from outrider.core.model import (
 from outrider.core.restart.snapshot import (
     KeptBestEffort,
     KeptCopy,
-    KeptHold,
     KeptPool,
-    KeptReservation,
     KeptTransfer,
 )
 from outrider.store.errors import Damaged, TooMuch, TooNew
@@ -117,6 +116,7 @@ _RESERVATION: dict[str, FieldKind[Any]] = {
     "end_s": NUMBER,
     "placements": several(_PLACEMENT),
     "transfers": several(NUMBER),
+    "holds": _HOLDS,
 }
 _TRANSFER: dict[str, FieldKind[Any]] = {
     "number": NUMBER,
@@ -126,6 +126,8 @@ _TRANSFER: dict[str, FieldKind[Any]] = {
     "release_s": NUMBER,
     "deadline_s": maybe(NUMBER),
 }
+_LANES: dict[str, FieldKind[Any]] = {"lanes": several(TEXT)}
+"""Of a transfer over several links; on one link they are not written."""
 _STANDING: FieldKind[Any] = record(
     dict, has_begun=CLAIM, start_s=maybe(NUMBER), end_s=maybe(NUMBER), left_bytes=maybe(NUMBER)
 )
@@ -161,23 +163,23 @@ _POOL: dict[str, FieldKind[Any]] = {
 }
 
 
-def write_reservation(kept: KeptReservation) -> str:
-    return _dump(write_fields(kept.reservation, _RESERVATION) | {"holds": _HOLDS.write(kept.holds)})
+def write_reservation(reservation: Reservation) -> str:
+    return _dump(write_fields(reservation, _RESERVATION))
 
 
-def read_reservation(text: str) -> KeptReservation:
-    found = _read("a reservation", text, _RESERVATION | {"holds": _HOLDS})
-    holds = found.pop("holds")
-    return KeptReservation(reservation=Reservation(**found), holds=holds)
+def read_reservation(text: str) -> Reservation:
+    return Reservation(**_read("a reservation", text, _RESERVATION))
 
 
 def write_transfer(kept: KeptTransfer) -> str:
-    return _dump(write_fields(kept.transfer, _TRANSFER) | write_fields(kept, _KEPT_TRANSFER))
+    kinds = _TRANSFER | _LANES if kept.transfer.lanes else _TRANSFER
+    return _dump(write_fields(kept.transfer, kinds) | write_fields(kept, _KEPT_TRANSFER))
 
 
 def read_transfer(text: str) -> KeptTransfer:
-    found = _read("a transfer", text, _TRANSFER | _KEPT_TRANSFER)
-    transfer = Transfer(**{name: found.pop(name) for name in _TRANSFER})
+    kinds = _TRANSFER | _LANES if '"lanes":' in text else _TRANSFER
+    found = _read("a transfer", text, kinds | _KEPT_TRANSFER)
+    transfer = Transfer(**{name: found.pop(name) for name in kinds})
     if (standing := found.pop("standing")) is not None:
         standing = TransferStanding(transfer=transfer, **standing)
     return KeptTransfer(transfer=transfer, standing=standing, **found)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-from outrider.core.restart.snapshot import KeptPool, KeptReservation, KeptTransfer
+from outrider.core.model import Reservation
+from outrider.core.restart.snapshot import KeptPool, KeptTransfer
 from outrider.store.errors import TooMuch
 from outrider.store.states import State, TransferState
 
@@ -64,7 +65,7 @@ class ReservationRecord:
     is what the user asked for.
     """
 
-    kept: KeptReservation
+    reservation: Reservation
     owner: ReservationOwner
     state: State
     version: int
@@ -78,7 +79,7 @@ class ReservationRecord:
 
     @property
     def name(self) -> str:
-        return self.kept.reservation.workspace.name
+        return self.reservation.workspace.name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

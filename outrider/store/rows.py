@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from outrider.core.model import Reservation
 from outrider.core.nodes.timeline import BUCKET_S
-from outrider.core.restart.snapshot import KeptBook, KeptReservation
+from outrider.core.restart.snapshot import KeptBook
 from outrider.store import forms
 from outrider.store import statements as sql
 from outrider.store.database import Database, Row
@@ -28,7 +29,7 @@ from outrider.store.states import State, TransferState
 def reservation_record(row: Row) -> ReservationRecord:
     named = _named(sql.RESERVATION_COLUMNS, row)
     return ReservationRecord(
-        kept=forms.read_reservation(named.pop("promise")),
+        reservation=forms.read_reservation(named.pop("promise")),
         owner=ReservationOwner(uid=named.pop("uid"), user=named.pop("user"), account=named.pop("account")),
         state=State(named.pop("state")),
         **named,
@@ -91,7 +92,7 @@ def next_transfer(database: Database) -> int:
     return int(text)
 
 
-def kept_book(database: Database, reservations: Iterable[KeptReservation], now_s: int) -> KeptBook:
+def kept_book(database: Database, reservations: Iterable[Reservation], now_s: int) -> KeptBook:
     """All that a book is restored from, with the reservations that are not over."""
     nodes = [node(row) for row in database.rows(sql.NODES)]
     return KeptBook(
@@ -113,7 +114,7 @@ def _used_lately(database: Database, now_s: int) -> tuple[str, ...]:
     """The nodes of reservations that were over only in this hour of the slot table's index."""
     used: set[str] = set()
     for row in database.rows(sql.PAST_PROMISES, (now_s // BUCKET_S * BUCKET_S,)):
-        reservation = forms.read_reservation(_text(row)).reservation
+        reservation = forms.read_reservation(_text(row))
         if reservation.workspace.resources.amounts:
             used.update(reservation.nodes)
     return tuple(sorted(used))

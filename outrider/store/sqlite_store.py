@@ -76,7 +76,7 @@ class SqliteStore(Store):
             yield SqliteProgressWrites(self._database)
 
     def kept_book(self, now_s: int, live: Sequence[ReservationRecord] | None = None) -> KeptBook:
-        kept = [each.kept for each in (self.live_reservations() if live is None else live)]
+        kept = [each.reservation for each in (self.live_reservations() if live is None else live)]
         return rows.kept_book(self._database, kept, now_s)
 
     def reservation(self, name: str) -> ReservationRecord | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from outrider.core.restart.snapshot import KeptBestEffort, KeptReservation, KeptTransfer, TransferStage
+from outrider.core.model import Reservation
+from outrider.core.restart.snapshot import KeptBestEffort, KeptTransfer, TransferStage
 from outrider.store import forms, rows
 from outrider.store import statements as sql
 from outrider.store.database import Database
@@ -123,9 +124,9 @@ class SqlitePromiseWrites(SqliteProgressWrites, PromiseWrites):
             self._database.execute(sql.SKIP_FIRST_NUMBERS, (last,))
 
     def add_reservation(
-        self, kept: KeptReservation, owner: ReservationOwner, now_s: int, *, document: str = EMPTY_DOCUMENT
+        self, kept: Reservation, owner: ReservationOwner, now_s: int, *, document: str = EMPTY_DOCUMENT
     ) -> int:
-        workspace = kept.reservation.workspace
+        workspace = kept.workspace
         check_text("a reservation's name", workspace.name)
         check_document("what was asked for", document)
         if self._database.row(sql.LIVE_RESERVATION, (workspace.name,)) is not None:
@@ -138,7 +139,7 @@ class SqlitePromiseWrites(SqliteProgressWrites, PromiseWrites):
                 owner.uid,
                 owner.user,
                 owner.account,
-                kept.reservation.start_s,
+                kept.start_s,
                 now_s,
                 now_s,
                 forms.write_reservation(kept),
@@ -154,7 +155,7 @@ class SqlitePromiseWrites(SqliteProgressWrites, PromiseWrites):
         now_s: int,
         *,
         state: State | None = None,
-        kept: KeptReservation | None = None,
+        kept: Reservation | None = None,
         receipt: str | None = None,
         why: str | None = None,
         document: str | None = None,
@@ -169,12 +170,12 @@ class SqlitePromiseWrites(SqliteProgressWrites, PromiseWrites):
         if document is not None:
             check_document("what was asked for", document)
         check_text("a reason", why or "", MOST_REASON)
-        kept_after = record.kept if kept is None else kept
-        if kept_after.reservation.workspace.name != record.name:
+        kept_after = record.reservation if kept is None else kept
+        if kept_after.workspace.name != record.name:
             raise ValueError(f"reservation {record.name} cannot be renamed")
         values = (
             after.value,
-            kept_after.reservation.start_s,
+            kept_after.start_s,
             now_s,
             now_s if after.is_final else None,
             forms.write_reservation(kept_after),
@@ -241,9 +242,9 @@ class SqlitePromiseWrites(SqliteProgressWrites, PromiseWrites):
             )
         self._database.execute(sql.ADD_EFFECT, rows.values(effect, sql.EFFECT_COLUMNS))
 
-    def _need(self, number: int, kept: KeptReservation) -> None:
+    def _need(self, number: int, kept: Reservation) -> None:
         needed = {hold.transfer for hold in kept.holds if hold.transfer is not None}
-        for transfer in sorted(needed.union(kept.reservation.transfers)):
+        for transfer in sorted(needed.union(kept.transfers)):
             self._database.execute(sql.ADD_NEED, (number, transfer))
 
 

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from outrider.core.restart.snapshot import KeptBook, KeptReservation, KeptTransfer
+from outrider.core.model import Reservation
+from outrider.core.restart.snapshot import KeptBook, KeptTransfer
 from outrider.store.records import (
     EMPTY_DOCUMENT,
     LARGEST_NUMBER,
@@ -77,7 +78,7 @@ class PromiseWrites(ProgressWrites, Protocol):
         """Numbers up to this one were given by a store that is no more: they are not given again."""
 
     def add_reservation(
-        self, kept: KeptReservation, owner: ReservationOwner, now_s: int, *, document: str = EMPTY_DOCUMENT
+        self, kept: Reservation, owner: ReservationOwner, now_s: int, *, document: str = EMPTY_DOCUMENT
     ) -> int:
         """A reservation is accepted; its number. `document` is what the user asked for."""
 
@@ -87,7 +88,7 @@ class PromiseWrites(ProgressWrites, Protocol):
         now_s: int,
         *,
         state: State | None = None,
-        kept: KeptReservation | None = None,
+        kept: Reservation | None = None,
         receipt: str | None = None,
         why: str | None = None,
         document: str | None = None,

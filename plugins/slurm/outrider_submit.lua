@@ -105,12 +105,13 @@ local function sounds_managed(job_desc)
     or metadata.of_variable(variable_of(job_desc)) ~= nil
 end
 
--- Whether a reservation, or each of several, has a name as Outrider gives them: WORKSPACE-NUMBER. Which of
--- them there are is not known here: a site's own that is called so is not told apart.
+-- Whether a reservation, or each of several, has a name as Outrider gives them: WORKSPACE-NUMBER, maybe with an
+-- occurrence's number or a role behind a dot. Which of them there are is not known here: a site's own that is
+-- called so is not told apart.
 local function may_be_ours(reservation)
   if #reservation > metadata.MOST_COMMENT_BYTES then return false end
   for name in (reservation .. ","):gmatch("([^,]*),") do
-    if not name:find("%-%d+$") then return false end
+    if not name:find("%-%d+$") and not name:find("%-%d+%.[A-Za-z0-9][A-Za-z0-9._-]*$") then return false end
   end
   return true
 end

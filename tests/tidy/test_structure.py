@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import configparser
-import shutil
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from tests.repository import ROOT
 from tools.structure import circles, crowded, imports, modules, names_of_several
@@ -41,61 +35,3 @@ def test_modules_that_import_one_another_are_found() -> None:
 
 def test_few_classes_have_the_name_of_another() -> None:
     assert len(names_of_several(modules(ROOT))) <= MOST_SHARED_NAMES
-
-
-CORE = ("outrider/core", "importlinter:contract:core")
-DESK = ("outrider/service/desk", "importlinter:contract:desk-rooms")
-
-
-@pytest.mark.parametrize(
-    ("package", "module", "line"),
-    [
-        (CORE, "images/pools.py", "from outrider.core.reservations.book import Book"),
-        (CORE, "nodes/capacity.py", "from outrider.core.nodes.timeline import FOREVER"),
-        (CORE, "reservations/book.py", "from outrider.core.reservations.admission import assess"),
-        (CORE, "besteffort/board.py", "import outrider.core.besteffort.queue"),
-        (CORE, "untold.py", '"""A module that the contract does not name."""'),
-        (DESK, "nodes/orders.py", "from outrider.service.desk.jobs.manager import JobManager"),
-        (DESK, "state/site.py", "from outrider.service.desk.nodes.orders import NodeOrders"),
-        (DESK, "reservations/repair.py", "import outrider.service.desk.jobs.ordering.queues"),
-        (DESK, "jobs/release.py", "from outrider.service.desk.components import DeskComponents"),
-        (DESK, "untold.py", '"""A module that the contract does not name."""'),
-    ],
-)
-def test_import_against_the_order_of_rooms_is_found(
-    tmp_path: Path, package: tuple[str, str], module: str, line: str
-) -> None:
-    folder, contracts = package
-    _copy(folder, contracts, tmp_path)
-    told = _lint_imports(tmp_path)
-    path = tmp_path / folder / module
-    path.write_text((path.read_text() if path.exists() else "") + f"\n{line}\n")
-
-    broken = _lint_imports(tmp_path)
-
-    assert told.returncode == 0, told.stdout
-    assert broken.returncode == 1, broken.stdout
-    assert "BROKEN" in broken.stdout or "untold" in broken.stdout
-
-
-def _copy(package: str, contract: str, folder: Path) -> None:
-    """A package alone, and the contracts about its inside."""
-    shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for above in Path(package).parents[:-1]:
-        (folder / above / "__init__.py").touch()
-    contracts = configparser.ConfigParser(interpolation=None)
-    contracts.read(ROOT / "setup.cfg")
-    for section in contracts.sections():
-        if not section.startswith(contract):
-            contracts.remove_section(section)
-    contracts["importlinter"] = {"root_packages": "\noutrider"}
-    with (folder / "setup.cfg").open("w") as file:
-        contracts.write(file)
-
-
-def _lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
-    program = Path(sys.executable).parent / "lint-imports"
-    command = [str(program), "--config", "setup.cfg", "--no-cache"]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, env={"PYTHONPATH": "."}
-    )

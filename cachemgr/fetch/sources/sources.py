@@ -11,11 +11,11 @@ from cachemgr.fetch.registry import references
 from cachemgr.fetch.registry.session import RegistrySettings
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.files import FileSource
+from cachemgr.fetch.sources.programs.rsync import RsyncSettings, RsyncSource
+from cachemgr.fetch.sources.programs.sftp import SftpSource
+from cachemgr.fetch.sources.programs.ssh import SshSettings, SshSource
 from cachemgr.fetch.sources.registry import RegistrySource
 from cachemgr.fetch.sources.relays import RelaySource
-from cachemgr.fetch.sources.rsync import RsyncSettings, RsyncSource
-from cachemgr.fetch.sources.sftp import SftpSource
-from cachemgr.fetch.sources.ssh import SshSettings, SshSource
 from cachemgr.fetch.sources.uris import Location, parse
 from cachemgr.fetch.sources.web import WebSource
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from outrider.cli.arguments import Parser, Subparsers
 from outrider.cli.errors import InputError
-from outrider.cli.simulate import (
-    convert,
-    demo,
-    figure,
-    generate,
-    leases,
-    options,
-    run,
-    savings,
-    sweep,
-    switch,
-    table,
+
+MODULES = (
+    "demo", "table", "figure", "options", "run", "savings", "switch", "leases", "sweep", "convert",
+    "generate",
 )  # fmt: skip
+"""Commands, each in a module of its name. Who asks for one waits for that alone."""
 
 _EPILOG = """examples:
   outrider sim demo
@@ -26,7 +21,8 @@ _EPILOG = """examples:
 """
 
 
-def add(commands: Subparsers) -> None:
+def add(commands: Subparsers, word: str = "") -> None:
+    """The commands; or, if `word` is one of them, that alone."""
     parser = commands.add_parser(
         "sim",
         help="run workloads through the scheduler in a simulated site",
@@ -35,8 +31,8 @@ def add(commands: Subparsers) -> None:
     )
     parser.set_defaults(command=_no_command)
     below = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
-    for module in (demo, table, figure, options, run, savings, switch, leases, sweep, convert, generate):
-        module.add(below)
+    for module in (word,) if word in MODULES else MODULES:
+        import_module(f"outrider.cli.simulate.{module}").add(below)
 
 
 def _no_command(arguments: object) -> None:

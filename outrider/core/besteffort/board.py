@@ -69,10 +69,15 @@ class BestEffortRun:
     """How often its segments were planned anew: what was expected of older ones is void."""
     is_in_book: bool = False
     """Whether it keeps reservations away: it runs and cannot be suspended."""
+    is_tight: bool = False
+    """Whether its segments could end no earlier on their nodes when that was looked at last."""
+    name: str = field(init=False)
+    first_nodes: int = field(init=False)
+    """A mask of the nodes where it was placed."""
 
-    @property
-    def name(self) -> str:
-        return f"{self.workspace.name}/{self.index}"
+    def __post_init__(self) -> None:
+        self.name = f"{self.workspace.name}/{self.index}"
+        self.first_nodes = sum([1 << share.node for share in self.first_shares])
 
     @property
     def together(self) -> int:
@@ -179,6 +184,7 @@ class QueueBoard:
 
     def vacate(self, run: BestEffortRun, from_s: int) -> None:
         """Give back what a run has from `from_s` on; its segments are cut accordingly."""
+        run.is_tight = False
         kept: list[Segment] = []
         for segment in run.segments:
             if segment.end_s <= from_s:

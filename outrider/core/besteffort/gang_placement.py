@@ -147,7 +147,7 @@ def _best_at(
                 return place
         ready = _sources(board, image, available, start_s, now_s)
         if only is not None:
-            available = sum(1 << node for node in ready)
+            available = sum([1 << node for node in ready])
         return _fitted(board, workspace, need, start_s, available, ready, now_s)
     return _fitted(board, workspace, need, start_s, available, {}, now_s)
 
@@ -167,12 +167,7 @@ def _is_enough(
     until_s = _together_until(board, need, start_s, available, least)
     if until_s >= end_s:
         return True
-    for at_s, begun, ended in board.book.timeline.boundaries_after(start_s):
-        if at_s > until_s:
-            return False
-        if (begun | ended) & available:
-            return True
-    return False
+    return board.book.timeline.next_boundary(available, start_s, until_s) < FOREVER
 
 
 def _together_until(board: QueueBoard, need: int, start_s: int, available: int, nodes: int) -> int:
@@ -269,14 +264,16 @@ def _fitted_for(
     )
     if isinstance(fits, int):
         return None
-    shares = tuple(SegmentShare(chosen.node, chosen.instances, need * chosen.instances) for chosen in fits)
+    shares = tuple([SegmentShare(node, count, need * count) for node, count in fits])
     segments = segments_on(board, workspace, shares, start_s)
     if segments is None:
         return None
     if workspace.image is None:
         return RunPlacement(ready_s=start_s, segments=segments)
-    chosen_nodes = sum(1 << share.node for share in shares)
-    sources = ready or _sources(board, workspace.image, chosen_nodes, start_s, now_s)
+    sources = ready
+    if not ready:
+        chosen_nodes = sum([1 << share.node for share in shares])
+        sources = _sources(board, workspace.image, chosen_nodes, start_s, now_s)
     place = _sourced(shares, segments, sources, start_s)
     return place if pools_allow(board, workspace.image, place, now_s) else None
 

@@ -7,6 +7,7 @@ Nothing is changed here; what is found is a `RunPlacement`, which `queue` takes 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from outrider.core.besteffort.board import QueueBoard
 from outrider.core.besteffort.suspension import Segment, SegmentShare, next_fit, plan_run
@@ -37,8 +38,7 @@ class RunPlacement:
         return self.segments[-1].end_s
 
 
-@dataclass(frozen=True, slots=True)
-class ImageSource:
+class ImageSource(NamedTuple):
     """When an image can be used on a node, and why then: a stay, lingering, or a transfer."""
 
     ready_s: int
@@ -132,16 +132,16 @@ def segments_on(
 
 def pools_allow(board: QueueBoard, image: Image, place: RunPlacement, now_s: int) -> bool:
     """Whether every pool has room for what the place keeps or brings, at every instant."""
-    pools = board.book.pools.pools
+    pools, size_bytes, end_s = board.book.pools.pools, image.size_bytes, place.end_s
+
+    def has_room(node: int, from_s: int) -> bool:
+        pool = pools[node]
+        return pool.is_roomy_beside(size_bytes) or pool.has_room([(from_s, end_s, size_bytes)], now_s)
+
     for node, life in place.joined:
-        if place.end_s > life.expires_s and not pools[node].has_room(
-            [(max(life.expires_s, now_s), place.end_s, image.size_bytes)], now_s
-        ):
+        if end_s > life.expires_s and not has_room(node, max(life.expires_s, now_s)):
             return False
-    return all(
-        pools[node].has_room([(now_s, place.end_s, image.size_bytes)], now_s)
-        for node in (*place.revived, *place.missing)
-    )
+    return all(has_room(node, now_s) for node in (*place.revived, *place.missing))
 
 
 def resumed(

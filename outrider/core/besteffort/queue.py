@@ -366,6 +366,8 @@ class BestEffortQueue:
         that another one was promised. Those that brought an image to their nodes stay there.
         """
         moved: list[BestEffortRun] = []
+        everything = self.board.everything
+        freed, everything.freed = everything.freed, 0
         late = [
             run
             for run in self.board.runs.values()
@@ -374,7 +376,9 @@ class BestEffortQueue:
         ]
         for run in sorted(late, key=lambda run: (run.order, run.index)):
             if run.has_begun:
-                if self._go_on_earlier(run, now_s):
+                # What was released for one behind it in the walk before it has not seen.
+                is_as_tight = run.is_tight and not run.first_nodes & (freed | everything.freed)
+                if not is_as_tight and self._go_on_earlier(run, now_s):
                     moved.append(run)
             elif run.transfers:
                 if self._pull_forward(run, now_s):
@@ -393,6 +397,7 @@ class BestEffortQueue:
         from_s = min(now_s, left[0].start_s)
         overhead_s = rules.overhead_s(run.workspace.resources)
         if not rules.is_migrating and is_tight(board.everything.rows, left, from_s, overhead_s, rules):
+            run.is_tight = True
             return False
         board.vacate(run, now_s)
         rest = self._rest(run, now_s)

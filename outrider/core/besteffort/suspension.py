@@ -12,6 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import NamedTuple
 
 from outrider.core.model import LeasePiece, Resources, Workspace
 from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
@@ -80,11 +81,14 @@ _RULES = SuspensionRules()
 
 def memory_bytes(resources: Resources) -> int:
     """What is written when an instance is suspended."""
-    return sum(amount * MEMORY_UNITS.get(name, 0) for name, amount in resources.amounts)
+    found = 0
+    for name, amount in resources.amounts:
+        if name in MEMORY_UNITS:
+            found += amount * MEMORY_UNITS[name]
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentShare:
+class SegmentShare(NamedTuple):
     """What one node gives to a segment: so many instances, so much in all."""
 
     node: int

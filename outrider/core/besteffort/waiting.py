@@ -65,17 +65,19 @@ class GroupLine:
         del self.orders[index], self._lengths[index]
         self._shortest_s = None
 
-    def first_from(self, index: int, longest_s: int) -> int | None:
-        """The order of the first from an index on that lasts no longer."""
+    def first_after(self, order: int, longest_s: int, before: int) -> int:
+        """The first behind a place in the queue that lasts no longer; `before`, unless it is before that."""
         if self._shortest_s is None:
             self._shortest_s = min(self._lengths)
         if longest_s < self._shortest_s:
-            return None
-        lengths = self._lengths
-        for later in range(index, len(lengths)):
-            if lengths[later] <= longest_s:
-                return self.orders[later]
-        return None
+            return before
+        orders, lengths = self.orders, self._lengths
+        for index in range(bisect_right(orders, order), len(orders)):
+            if orders[index] >= before:
+                return before
+            if lengths[index] <= longest_s:
+                return orders[index]
+        return before
 
 
 class WaitingLine:
@@ -85,9 +87,10 @@ class WaitingLine:
         self._waiting: dict[int, WaitingWorkspace] = {}
         self._orders: list[int] = []
         self._alone: list[int] = []
-        # By what decides how many nodes are free, and by how many nodes it takes.
-        self._lines: dict[tuple[int, int], dict[int, dict[WaitingGroup, GroupLine]]] = {}
-        self._sizes: dict[tuple[int, int], list[int]] = {}
+        self._groups: dict[WaitingGroup, GroupLine] = {}
+        self._lines: dict[tuple[int, int], dict[tuple[str, bool], list[tuple[int, GroupLine]]]] = {}
+        """The same, by what decides how many nodes are free, by what decides how long, and, in order, by how
+        many nodes it takes."""
 
     def __len__(self) -> int:
         return len(self._orders)
@@ -105,12 +108,10 @@ class WaitingLine:
         if group is None:
             insort(self._alone, order)
             return
-        kind, least_nodes = (group.need, group.image_bytes), group.least_nodes
-        sizes = self._lines.setdefault(kind, {})
-        if least_nodes not in sizes:
-            sizes[least_nodes] = {}
-            insort(self._sizes.setdefault(kind, []), least_nodes)
-        line = sizes[least_nodes].setdefault(group, GroupLine())
+        line = self._groups.get(group)
+        if line is None:
+            line = self._groups[group] = GroupLine()
+            insort(self._sizes(group), (group.least_nodes, line), key=_size)
         line.add(order, waiting.workspace.duration_s)
 
     def remove(self, waiting: WaitingWorkspace) -> None:
@@ -120,15 +121,17 @@ class WaitingLine:
         if group is None:
             del self._alone[bisect_left(self._alone, order)]
             return
-        kind = group.need, group.image_bytes
-        sizes = self._lines[kind]
-        line = sizes[group.least_nodes][group]
+        line = self._groups[group]
         line.remove(order)
         if not line.orders:
-            del sizes[group.least_nodes][group]
-            if not sizes[group.least_nodes]:
-                del sizes[group.least_nodes]
-                self._sizes[kind].remove(group.least_nodes)
+            del self._groups[group]
+            sizes = self._sizes(group)
+            del sizes[bisect_left(sizes, group.least_nodes, key=_size)]
+
+    def _sizes(self, group: WaitingGroup) -> list[tuple[int, GroupLine]]:
+        """The groups that differ from this one in nothing but how many nodes they take."""
+        sources = self._lines.setdefault((group.need, group.image_bytes), {})
+        return sources.setdefault((group.image_key, group.is_suspendable), [])
 
     def after(self, order: int) -> WaitingWorkspace | None:
         """The first behind a place in the queue."""
@@ -140,66 +143,87 @@ class WaitingLine:
         best = FOREVER
         if self._alone and self._alone[-1] > order:
             best = self._alone[bisect_right(self._alone, order)]
-        for kind, sizes in self._lines.items():
-            windows = chances.windows(kind)
-            for least_nodes in self._sizes[kind]:
-                if least_nodes > windows.count:
-                    break
-                for group, line in sizes[least_nodes].items():
-                    index = bisect_right(line.orders, order)
-                    if index < len(line.orders) and line.orders[index] < best:
-                        if group.is_suspendable:
-                            longest_s = chances.longest_s(group)
-                        else:
-                            longest_s = windows.longest_s(least_nodes)
-                        found = line.first_from(index, longest_s)
-                        if found is not None and found < best:
-                            best = found
+        for (need, image_bytes), sources in self._lines.items():
+            windows = chances.windows((need, image_bytes))
+            for (image_key, is_suspendable), sizes in sources.items():
+                if not sizes or sizes[0][0] > windows.count:
+                    continue
+                if is_suspendable:
+                    longest_s = chances.starts(need, image_key, image_bytes).longest_s
+                else:
+                    longest_s = windows.longest_unbroken_s
+                for least_nodes, line in sizes:
+                    if least_nodes > windows.count:
+                        break
+                    if line.orders[-1] > order:
+                        best = line.first_after(order, longest_s(least_nodes), best)
         return self._waiting.get(best)
+
+
+def _size(line: tuple[int, GroupLine]) -> int:
+    return line[0]
 
 
 class PossibleStart:
     """An instant at which what has one need and one image could start, and until when nodes are free."""
 
-    __slots__ = ("_board", "_change_s", "_free", "stairs")
+    __slots__ = ("_board", "_change_s", "stairs")
 
-    def __init__(self, board: QueueBoard, need: int, at_s: int, mask: int) -> None:
+    def __init__(self, board: QueueBoard, stairs: FreeStairs) -> None:
         self._board = board
-        self._free = board.free_nodes(need, at_s) & mask
-        self.stairs = board.free_stairs(need, at_s, self._free)
+        self.stairs = stairs
         self._change_s: int | None = None
 
     @property
     def change_s(self) -> int:
         """The next instant at which what runs on these nodes could be suspended."""
         if self._change_s is None:
-            board, free, at_s, self._change_s = self._board, self._free, self.stairs.at_s, FOREVER
+            board, stairs = self._board, self.stairs
             if board.rules.suspension.makes_way_for_all:
-                self._change_s = at_s + 1
+                self._change_s = stairs.at_s + 1
             else:
-                for instant_s, begun, ended in board.book.timeline.boundaries_after(at_s):
-                    if (begun | ended) & free:
-                        self._change_s = instant_s
-                        break
+                self._change_s = board.book.timeline.next_boundary(stairs.free, stairs.at_s)
         return self._change_s
 
 
-class StartWindows:
-    """For how long so many nodes are free at most, of several instants."""
+class PossibleStarts:
+    """All instants at which what has one need and one image could start, and for how long it could last then.
 
-    __slots__ = ("_longest", "_stairs", "count")
+    It falls as more nodes are wanted. What is known of a number of nodes is kept.
+    """
 
-    def __init__(self, stairs: list[FreeStairs]) -> None:
-        self._stairs = stairs
+    __slots__ = ("_longest", "_starts", "count")
+
+    def __init__(self, starts: tuple[PossibleStart, ...]) -> None:
+        self._starts = starts
         self._longest: dict[int, int] = {}
-        self.count = max([each.count for each in stairs])
+        self.count = max([each.stairs.count for each in starts])
         """How many nodes are free at most at any of them."""
 
     def longest_s(self, nodes: int) -> int:
+        """So long can last at most what takes so many nodes and is suspendable; for ever, if it could be
+        suspended for a reservation."""
         longest_s = self._longest.get(nodes)
         if longest_s is None:
-            longest_s = max([each.until_s(nodes) - each.at_s for each in self._stairs])
-            self._longest[nodes] = longest_s
+            longest_s = self._longest[nodes] = self._look(nodes, is_suspendable=True)
+        return longest_s
+
+    def longest_unbroken_s(self, nodes: int) -> int:
+        """The same for what cannot be suspended."""
+        longest_s = self._longest.get(-nodes)
+        if longest_s is None:
+            longest_s = self._longest[-nodes] = self._look(nodes, is_suspendable=False)
+        return longest_s
+
+    def _look(self, nodes: int, *, is_suspendable: bool) -> int:
+        longest_s = 0
+        for start in self._starts:
+            stairs = start.stairs
+            if stairs.count >= nodes:
+                until_s = stairs.until_s(nodes)
+                if is_suspendable and until_s >= start.change_s:
+                    return FOREVER
+                longest_s = max(longest_s, until_s - stairs.at_s)
         return longest_s
 
 
@@ -208,24 +232,27 @@ class StartChances:
 
     As many nodes as it takes at least must be free to its end, or until it could be suspended: for a
     reservation that begins or ends, or for anything. That tells most of a long queue apart without looking
-    for nodes: what cannot be suspended by one look for all images of its size. It holds as long as nothing
-    is placed; afterwards `forget`.
+    for nodes: what cannot be suspended by one look for all images of its size, and what can by one for all
+    images that are on the same nodes. It holds as long as nothing is placed; afterwards `forget`.
     """
 
     def __init__(self, board: QueueBoard, now_s: int) -> None:
         self._board = board
         self._now_s = now_s
-        self._starts: dict[tuple[int, str], list[PossibleStart]] = {}
-        self._longest: dict[WaitingGroup, int] = {}
-        self._windows: dict[tuple[int, int], StartWindows] = {}
+        self._at: dict[tuple[int, int, int], PossibleStart] = {}
+        """By need, instant, and a mask of nodes."""
+        self._same: dict[tuple[PossibleStart, ...], PossibleStarts] = {}
+        self._starts: dict[tuple[int, str], PossibleStarts] = {}
+        self._windows: dict[tuple[int, int], PossibleStarts] = {}
 
     def forget(self) -> None:
         if self._windows:
             self._windows.clear()
             self._starts.clear()
-            self._longest.clear()
+            self._same.clear()
+            self._at.clear()
 
-    def windows(self, kind: tuple[int, int]) -> StartWindows:
+    def windows(self, kind: tuple[int, int]) -> PossibleStarts:
         """For a need, the instants at which an image of some size could be anywhere."""
         found = self._windows.get(kind)
         if found is None:
@@ -236,42 +263,42 @@ class StartChances:
                 instants.add(board.links.end_if_added(image_bytes, 1, now_s))
                 instants.update(at_s for at_s in board.book.pools.all_coming_times() if at_s > now_s)
             everyone = board.everything.everyone
-            stairs = [board.free_stairs(need, at_s, everyone) for at_s in instants]
-            found = self._windows[kind] = StartWindows(stairs)
+            found = self._windows[kind] = self._of(need, [(at_s, everyone) for at_s in sorted(instants)])
         return found
 
-    def longest_s(self, group: WaitingGroup) -> int:
-        """So long can what is suspendable last; for ever, if it could be suspended for a reservation."""
-        longest_s = self._longest.get(group)
-        if longest_s is None:
-            longest_s = self._longest[group] = self._look(group)
-        return longest_s
+    def starts(self, need: int, image_key: str, image_bytes: int) -> PossibleStarts:
+        """For a need and an image, the instants at which the image could be on some nodes."""
+        key = need, image_key
+        found = self._starts.get(key)
+        if found is None:
+            found = self._starts[key] = self._of(need, self._instants(image_key, image_bytes))
+        return found
 
-    def _look(self, group: WaitingGroup) -> int:
-        key = group.need, group.image_key
-        starts = self._starts.get(key)
-        if starts is None:
-            starts = self._starts[key] = self._make_starts(group)
-        longest_s, least = 0, group.least_nodes
-        for start in starts:
-            stairs = start.stairs
-            if stairs.count >= least:
-                until_s = stairs.until_s(least)
-                if until_s >= start.change_s:
-                    return FOREVER
-                longest_s = max(longest_s, until_s - stairs.at_s)
-        return longest_s
-
-    def _make_starts(self, group: WaitingGroup) -> list[PossibleStart]:
-        board, now_s, need = self._board, self._now_s, group.need
+    def _instants(self, image_key: str, image_bytes: int) -> list[tuple[int, int]]:
+        """When an image could be where."""
+        board, now_s = self._board, self._now_s
         everyone = board.everything.everyone
-        if not group.image_key:
-            return [PossibleStart(board, need, now_s, everyone)]
+        if not image_key:
+            return [(now_s, everyone)]
         pools = board.book.pools
-        arrival_s = board.links.end_if_added(group.image_bytes, 1, now_s)
-        starts = [PossibleStart(board, need, arrival_s, everyone)]
-        holders = pools.mask_with(group.image_key)
+        instants = [(board.links.end_if_added(image_bytes, 1, now_s), everyone)]
+        holders = pools.mask_with(image_key)
         if holders:
-            coming = [at_s for at_s in pools.coming_times(group.image_key) if at_s > now_s]
-            starts += [PossibleStart(board, need, at_s, holders) for at_s in (now_s, *coming)]
-        return starts
+            instants.append((now_s, holders))
+            instants += [(at_s, holders) for at_s in pools.coming_times(image_key) if at_s > now_s]
+        return instants
+
+    def _of(self, need: int, instants: list[tuple[int, int]]) -> PossibleStarts:
+        starts = tuple([self._start(need, at_s, mask) for at_s, mask in instants])
+        found = self._same.get(starts)
+        if found is None:
+            found = self._same[starts] = PossibleStarts(starts)
+        return found
+
+    def _start(self, need: int, at_s: int, mask: int) -> PossibleStart:
+        key = need, at_s, mask
+        found = self._at.get(key)
+        if found is None:
+            board = self._board
+            found = self._at[key] = PossibleStart(board, board.free_stairs(need, at_s, mask))
+        return found

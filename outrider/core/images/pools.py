@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from outrider.core.images.encumbrance import NOTHING, Encumbrance, beside, highest
 from outrider.core.model import Image, Node
@@ -41,8 +42,7 @@ class Life:
     """In the order in which they were added: what tells two lives of one image apart."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lingering:
+class Lingering(NamedTuple):
     """An image that nobody needs any more but that is still in the pool."""
 
     key: str
@@ -111,8 +111,12 @@ class PlannedPool:
     @property
     def is_roomy(self) -> bool:
         """Whether all that is promised, whenever it is, has room beside all that others hold."""
+        return self.is_roomy_beside(0)
+
+    def is_roomy_beside(self, extra_bytes: int) -> bool:
+        """Whether it has beside so much more, whenever that is there."""
         most = self.room_bytes
-        return most is None or self.promised_bytes + self.foreign_bytes <= most
+        return most is None or self.promised_bytes + self.foreign_bytes + extra_bytes <= most
 
     def encumber(self, encumbrance: Encumbrance) -> None:
         """This is what others hold from now on."""
@@ -185,8 +189,7 @@ class PlannedPool:
         return min((life.ready_s for life in self.lives.get(key, ()) if life.start_s > now_s), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Stay:
+class Stay(NamedTuple):
     """A stretch of time for which a node's disk held an image: for statistics."""
 
     node: int
@@ -303,14 +306,15 @@ class Pools:
 
     def extend(self, node: int, life: Life, user: str, until_s: int) -> None:
         """`user` also needs this life, until `until_s`."""
-        pool = self.pools[node]
         self.set_user(node, life, user, max(until_s, life.users.get(user, 0)))
-        pool.uses[life.image.key] = pool.uses.get(life.image.key, 0) + 1
+        uses, key = self.pools[node].uses, life.image.key
+        uses[key] = uses.get(key, 0) + 1
 
     def set_user(self, node: int, life: Life, user: str, until_s: int) -> None:
         """`user` needs this life until `until_s`, whatever it needed before."""
-        life.users[user] = until_s
-        self._expire(node, life, max(life.users.values()))
+        users = life.users
+        users[user] = until_s
+        self._expire(node, life, until_s if len(users) == 1 else max(users.values()))
 
     def _expire(self, node: int, life: Life, at_s: int) -> None:
         self.changed.add(node)
@@ -409,7 +413,7 @@ class Pools:
         bound = FOREVER if pool.limit_bytes is None else pool.limit_bytes
         given_up: list[str] = []
         # Usually all that was ever promised and all that lingers fit together.
-        most = pool.promised_bytes + sum(entry.size_bytes for entry in pool.lingering.values())
+        most = pool.promised_bytes + sum([entry.size_bytes for entry in pool.lingering.values()])
         if most + coming_bytes <= min(bound, pool.keep_bytes):
             return given_up
         while pool.lingering and (

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from outrider.core.links.deadline import DeadlineLink
 from outrider.core.links.fair_shares import NOBODY, FairShares
+from outrider.core.links.schedule import DeadlineSchedule
 from outrider.core.model import Image
 
 MOST_SLOTS = 500
@@ -351,9 +351,15 @@ def when_sent(
     return clock_s + -(-max(0, missing) // rate)
 
 
-def slots_of(link: DeadlineLink, now_s: int, *, is_taken: bool = True) -> Slots:
-    """When deadlines have the link, as it is planned now; without what runs if it takes nothing of it."""
-    is_running = link.running is not None and is_taken
-    running = [(now_s, max(now_s, link.busy_until_s))] if is_running else []
-    planned = link.planned(now_s, MOST_SLOTS)
-    return (*running, *((start_s, start_s + each.duration_s) for each, start_s in planned))
+def slots_of(link: DeadlineSchedule, now_s: int, *, is_taken: bool = True) -> Slots:
+    """When deadlines have the link, or any of several, as it is planned now; without what runs if it takes
+    nothing of it."""
+    found = [(now_s, max(now_s, end_s)) for _, end_s in link.under_way() if is_taken]
+    found += [(start_s, start_s + each.duration_s) for each, start_s in link.planned(now_s, MOST_SLOTS)]
+    slots: list[tuple[int, int]] = []
+    for start_s, end_s in found:
+        if slots and start_s < slots[-1][1]:
+            slots[-1] = slots[-1][0], max(slots[-1][1], end_s)
+        else:
+            slots.append((start_s, end_s))
+    return tuple(slots)

@@ -21,35 +21,21 @@ of exactly that time, so a few minutes' reserve accepts more.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
+from outrider.core.links.schedule import Insertion, ScheduleMark
 from outrider.core.model import Transfer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Insertion:
-    """Where new transfers go, and how far each transfer before them is pushed ahead.
-
-    `pushed` holds the new latest starts of the transfers just before `position`.
-    """
+class LinkInsertion(Insertion):
+    """One behind another, from `position` in the sequence on, which is sorted by `key_s` there."""
 
     position: int
     key_s: int
-    transfers: tuple[Transfer, ...]
-    latest: tuple[int, ...]
-    pushed: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LinkMark:
-    """What waits on a link at some instant, to go back to."""
-
-    waiting: tuple[Transfer, ...]
-    latest: tuple[int, ...]
-    keys: tuple[int, ...]
 
 
 class DeadlineLink:
@@ -110,7 +96,7 @@ class DeadlineLink:
             latest.append(next_s)
         self._latest = latest[::-1]
 
-    def plan(self, transfers: Sequence[Transfer], now_s: int) -> Insertion | None:
+    def plan(self, transfers: Sequence[Transfer], now_s: int) -> LinkInsertion | None:
         """Where `transfers`, which share deadline and release, can go; None if nowhere."""
         deadline_s = transfers[0].deadline_s
         if deadline_s is None:
@@ -120,7 +106,7 @@ class DeadlineLink:
         key_s = deadline_s
         while True:
             found = self._insertion(position, key_s, transfers, floor_s)
-            if isinstance(found, Insertion):
+            if isinstance(found, LinkInsertion):
                 return found
             # Only a release can make a place further ahead better than the deadline's own:
             # there the transfer uses a gap before one that cannot start earlier.
@@ -131,7 +117,7 @@ class DeadlineLink:
 
     def _insertion(
         self, position: int, key_s: int, transfers: Sequence[Transfer], floor_s: int
-    ) -> Insertion | int:
+    ) -> LinkInsertion | int:
         """The insertion at `position`, or the index of the transfer that prevents it.
 
         An index of `position` means one of the new transfers itself.
@@ -161,16 +147,18 @@ class DeadlineLink:
             pushed.append(start_s)
             next_s = start_s
             index -= 1
-        return Insertion(
+        return LinkInsertion(
             position=position,
             key_s=key_s,
             transfers=tuple(transfers),
             latest=tuple(reversed(starts)),
+            moved=tuple(waiting[index + 1 : position]),
             pushed=tuple(reversed(pushed)),
         )
 
     def apply(self, insertion: Insertion) -> None:
         """Carry out what `plan` found. Nothing may have changed in between."""
+        assert isinstance(insertion, LinkInsertion)
         position, count = insertion.position, len(insertion.transfers)
         self._latest[position - len(insertion.pushed) : position] = insertion.pushed
         self._latest[position:position] = insertion.latest
@@ -178,10 +166,13 @@ class DeadlineLink:
         self._by_number.update({transfer.number: transfer for transfer in insertion.transfers})
         self._keys[position:position] = [insertion.key_s] * count
 
-    def moved(self, insertion: Insertion) -> tuple[Transfer, ...]:
-        """The waiting transfers that `insertion` would push ahead."""
-        position = insertion.position
-        return tuple(self._waiting[position - len(insertion.pushed) : position])
+    def in_order(self, nodes: Sequence[str]) -> tuple[str, ...]:
+        """The nodes as a relay passes an image on to them: on one link any order will do."""
+        return tuple(nodes)
+
+    def cut_off(self, transfers: Sequence[Transfer], now_s: int) -> frozenset[str]:
+        """After a refusal: one link is as long for all nodes."""
+        return frozenset()
 
     def remove(self, number: int) -> bool:
         """Take a waiting transfer out; those before it may then start later. False if not waiting."""
@@ -215,33 +206,59 @@ class DeadlineLink:
         self.busy_until_s = now_s + transfer.duration_s
         return transfer
 
-    def finish(self, now_s: int) -> Transfer:
-        """The running transfer ended, as planned or not."""
-        transfer = self.running
-        if transfer is None:
-            raise ValueError("no transfer runs on this link")
-        self.running = None
-        self.busy_until_s = now_s
-        return transfer
+    def under_way(self) -> tuple[tuple[Transfer, int], ...]:
+        """What runs by the plan, and when it has ended by it."""
+        return () if self.running is None else ((self.running, self.busy_until_s),)
 
-    def set_aside(self, now_s: int) -> Transfer:
+    def next_event_s(self, now_s: int) -> int | None:
+        """When the next transfer begins, or the running one has ended by the plan."""
+        if self.running is not None:
+            return self.busy_until_s
+        following = self.next_start(now_s)
+        return None if following is None else following[0]
+
+    def would_delay(self, number: int, until_s: int) -> bool:
+        """Whether somebody who waits would be late if what runs took until then."""
+        return bool(self._latest) and self._latest[0] < until_s
+
+    def extend(self, number: int, until_s: int) -> None:
+        """What runs is expected to end then."""
+        self._require_running(number)
+        self.busy_until_s = until_s
+
+    def set_aside(self, number: int, now_s: int) -> Transfer:
         """Let the running transfer go on outside of the plan, so that the next may begin."""
-        transfer = self.finish(now_s)
-        self.aside[transfer.number] = transfer
+        transfer = self.aside[number] = self._finish(number, now_s)
         return transfer
 
     def end(self, number: int, now_s: int) -> Transfer:
         """A transfer that had begun has really ended, early or late, on the link or beside it."""
-        if number in self.aside:
-            return self.aside.pop(number)
+        return self.aside.pop(number) if number in self.aside else self._finish(number, now_s)
+
+    def _finish(self, number: int, now_s: int) -> Transfer:
+        transfer = self._require_running(number)
+        self.running = None
+        self.busy_until_s = now_s
+        return transfer
+
+    def _require_running(self, number: int) -> Transfer:
         if self.running is None or self.running.number != number:
             raise ValueError(f"transfer {number} does not run on this link")
-        return self.finish(now_s)
+        return self.running
 
-    def mark(self) -> LinkMark:
-        return LinkMark(tuple(self._waiting), tuple(self._latest), tuple(self._keys))
+    def begins(self, planned: Iterable[tuple[Transfer, int]], now_s: int) -> list[int]:
+        """When transfers with these latest starts are expected to begin, each behind those before it."""
+        free_s, found = max(now_s, self.busy_until_s), []
+        for transfer, latest_s in planned:
+            begin_s = free_s if self.reserve_s is None else max(free_s, latest_s - self.reserve_s)
+            found.append(begin_s)
+            free_s = begin_s + transfer.duration_s
+        return found
 
-    def back_to(self, mark: LinkMark) -> None:
+    def mark(self) -> ScheduleMark:
+        return ScheduleMark(tuple(self._waiting), tuple(self._latest), tuple(self._keys))
+
+    def back_to(self, mark: ScheduleMark) -> None:
         """Let that wait which waited when `mark` was made; nothing may have begun since."""
         self._waiting, self._latest, self._keys = list(mark.waiting), list(mark.latest), list(mark.keys)
         self._by_number = {transfer.number: transfer for transfer in self._waiting}
@@ -293,6 +310,15 @@ class DeadlineLink:
             cursor_s = max(cursor_s, transfer.release_s) + transfer.duration_s
         return frozenset(found)
 
+    def overdue(self, now_s: int) -> frozenset[int]:
+        """What can no longer keep its deadline by the plan: it waits behind what runs, or runs itself."""
+        free_s = max(now_s, self.busy_until_s)
+        found = {transfer.number for transfer, _ in self.latest_starts(free_s)}
+        running = self.running
+        if running is not None and running.deadline_s is not None and free_s > running.deadline_s:
+            found.add(running.number)
+        return frozenset(found)
+
     def latest_start(self, number: int) -> int:
         """The same of one transfer, which waits."""
         return self._latest[self._place(number)]
@@ -311,6 +337,10 @@ class DeadlineLink:
             missing_s -= gap_s
             cursor_s = latest_s + transfer.duration_s
         return max(cursor_s + missing_s, not_before_s)
+
+    def earliest_deadline_of(self, transfers: Sequence[Transfer], now_s: int, not_before_s: int) -> int:
+        """The same for several transfers."""
+        return self.earliest_deadline(sum(each.duration_s for each in transfers), now_s, not_before_s)
 
     def next_deadline(self, after_s: int) -> int | None:
         """The next deadline from which on a new transfer stands in another place."""

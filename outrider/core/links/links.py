@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from outrider.core.links.deadline import DeadlineLink
+from outrider.core.links.deadline_network import DeadlineNetwork
 from outrider.core.links.fifo import FifoLink, Scheduled
-from outrider.core.model import Transfer
+from outrider.core.links.schedule import DeadlineSchedule
+from outrider.core.model import Image, Transfer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +47,9 @@ class TransferStanding:
 class Links(Protocol):
     """The links of a site."""
 
-    deadlines: DeadlineLink
+    @property
+    def deadlines(self) -> DeadlineSchedule:
+        """What carries transfers that have deadlines."""
 
     def pass_until(self, now_s: int) -> None:
         """It is `now_s`, and all that began or ended before has been taken with `advance`.
@@ -55,6 +59,9 @@ class Links(Protocol):
 
     def deadline_duration_s(self, size_bytes: int) -> int:
         """How long the link is booked for an image that has a deadline."""
+
+    def transfer_duration_s(self, image: Image, nodes: tuple[str, ...]) -> int:
+        """How long the links of its way are booked for an image that has to be on these nodes."""
 
     def duration_s(self, size_bytes: int) -> int:
         """How long a best-effort transfer takes if nothing else is on its link."""
@@ -80,8 +87,8 @@ class Links(Protocol):
     def stall(self, lost_s: int, *, has_deadline: bool) -> None:
         """What runs has lost so much time."""
 
-    def set_aside(self, now_s: int) -> Transfer:
-        """Let the running transfer with a deadline go on outside of the plan; the next may begin.
+    def set_aside(self, number: int, now_s: int) -> Transfer:
+        """Let a running transfer with a deadline go on outside of the plan; the next may begin.
 
         What it takes of the link from now on is planned for nobody: the caller has to make sure
         that the others still get what they were planned with.
@@ -103,8 +110,11 @@ class Links(Protocol):
 class ExclusiveLinks:
     """One link for what has a deadline, another for best effort (thesis, section 6.2)."""
 
-    def __init__(self, *, rate_bytes_per_s: int, reserve_s: int | None = None) -> None:
-        self.deadlines = DeadlineLink(reserve_s=reserve_s)
+    def __init__(
+        self, *, rate_bytes_per_s: int, reserve_s: int | None = None, network: DeadlineNetwork | None = None
+    ) -> None:
+        """With a `network` transfers with deadlines cross its links instead."""
+        self.deadlines: DeadlineSchedule = DeadlineLink(reserve_s=reserve_s) if network is None else network
         self.best_effort = FifoLink(rate_bytes_per_s=rate_bytes_per_s)
 
     def pass_until(self, now_s: int) -> None:
@@ -112,6 +122,9 @@ class ExclusiveLinks:
 
     def deadline_duration_s(self, size_bytes: int) -> int:
         return self.best_effort.duration_s(size_bytes)
+
+    def transfer_duration_s(self, image: Image, nodes: tuple[str, ...]) -> int:
+        return self.deadline_duration_s(image.size_bytes)
 
     def duration_s(self, size_bytes: int) -> int:
         return self.best_effort.duration_s(size_bytes)
@@ -129,14 +142,8 @@ class ExclusiveLinks:
         return self.best_effort.end_of(number)
 
     def next_event_s(self, now_s: int) -> int | None:
-        instants = [self.best_effort.next_event_s(), self._next_deadline_event_s(now_s)]
+        instants = [self.best_effort.next_event_s(), self.deadlines.next_event_s(now_s)]
         return min((at_s for at_s in instants if at_s is not None), default=None)
-
-    def _next_deadline_event_s(self, now_s: int) -> int | None:
-        if self.deadlines.running is not None:
-            return self.deadlines.busy_until_s
-        following = self.deadlines.next_start(now_s)
-        return following[0] if following is not None else None
 
     def advance(self, now_s: int) -> Iterator[LinkEvent]:
         while (event := self._take_first(now_s)) is not None:
@@ -144,45 +151,43 @@ class ExclusiveLinks:
 
     def _take_first(self, now_s: int) -> LinkEvent | None:
         """What happens first on either link up to `now_s`; at one instant, what ends."""
-        deadline_s, best_effort_s = self._next_deadline_event_s(now_s), self.best_effort.next_event_s()
-        is_running = self.deadlines.running is not None
-        due = [
-            (at_s, has_begun, has_deadline)
-            for at_s, has_begun, has_deadline in (
-                (deadline_s, not is_running, True),
-                (best_effort_s, not self.best_effort.is_running, False),
-            )
-            if at_s is not None and at_s <= now_s
-        ]
-        if not due:
+        ending, following = self.deadlines.under_way(), self.deadlines.next_start(now_s)
+        due: list[tuple[int, bool, bool]] = []
+        if ending:
+            due.append((ending[0][1], False, True))
+        if following is not None:
+            due.append((following[0], True, True))
+        best_effort_s = self.best_effort.next_event_s()
+        if best_effort_s is not None:
+            due.append((best_effort_s, not self.best_effort.is_running, False))
+        at_s, has_begun, has_deadline = min(due, default=(now_s + 1, False, False))
+        if at_s > now_s:
             return None
-        at_s, has_begun, has_deadline = min(due)
         if not has_deadline:
             transfer, _ = self.best_effort.take_event()
         elif not has_begun:
-            transfer = self.deadlines.finish(at_s)
+            transfer = self.deadlines.end(ending[0][0].number, at_s)
         else:
-            following = self.deadlines.next_start(now_s)
             assert following is not None
             transfer = self.deadlines.begin(following[1], at_s)
         return LinkEvent(at_s=at_s, transfer=transfer, has_begun=has_begun)
 
     def stall(self, lost_s: int, *, has_deadline: bool) -> None:
         if has_deadline:
-            self.deadlines.busy_until_s += lost_s
+            for transfer, end_s in self.deadlines.under_way():
+                self.deadlines.extend(transfer.number, end_s + lost_s)
         else:
             self.best_effort.stall(lost_s)
 
-    def set_aside(self, now_s: int) -> Transfer:
-        return self.deadlines.set_aside(now_s)
+    def set_aside(self, number: int, now_s: int) -> Transfer:
+        return self.deadlines.set_aside(number, now_s)
 
     def end(self, number: int, now_s: int) -> Transfer:
         return self.deadlines.end(number, now_s)
 
     def standings(self, now_s: int, only: Collection[int] | None = None) -> list[TransferStanding]:
         found = standings_aside(self.deadlines)
-        if self.deadlines.running is not None:
-            transfer, end_s = self.deadlines.running, self.deadlines.busy_until_s
+        for transfer, end_s in self.deadlines.under_way():
             found.append(TransferStanding(transfer=transfer, has_begun=True, end_s=end_s))
         found += [TransferStanding(transfer=transfer) for transfer in self.deadlines.waiting(only)]
         for index, each in enumerate(self.best_effort.upcoming()):
@@ -205,13 +210,13 @@ class ExclusiveLinks:
                 self.best_effort.resume(place, has_begun=each.has_begun)
 
 
-def standings_aside(link: DeadlineLink) -> list[TransferStanding]:
+def standings_aside(link: DeadlineSchedule) -> list[TransferStanding]:
     """What was put aside, in the order of numbers."""
     return [TransferStanding(transfer=link.aside[number], has_begun=True) for number in sorted(link.aside)]
 
 
-def resume_deadlines(link: DeadlineLink, standings: Sequence[TransferStanding]) -> None:
-    """The same for the transfers with a deadline, of which at most one runs on the link."""
+def resume_deadlines(link: DeadlineSchedule, standings: Sequence[TransferStanding]) -> None:
+    """The same for the transfers with a deadline."""
     for each in standings:
         if each.has_begun and each.end_s is None:
             link.resume_aside(each.transfer)

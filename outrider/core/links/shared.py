@@ -30,7 +30,7 @@ from outrider.core.links.best_effort import when_sent
 from outrider.core.links.deadline import DeadlineLink
 from outrider.core.links.fifo import Scheduled
 from outrider.core.links.links import LinkEvent, TransferStanding, resume_deadlines, standings_aside
-from outrider.core.model import Transfer
+from outrider.core.model import Image, Transfer
 
 
 @dataclass(slots=True)
@@ -65,6 +65,9 @@ class SharedLink:
 
     def deadline_duration_s(self, size_bytes: int) -> int:
         return -(-size_bytes // self._deadline_rate)
+
+    def transfer_duration_s(self, image: Image, nodes: tuple[str, ...]) -> int:
+        return self.deadline_duration_s(image.size_bytes)
 
     def duration_s(self, size_bytes: int) -> int:
         return -(-size_bytes // self._rate)
@@ -109,7 +112,11 @@ class SharedLink:
         while (at_s := self.next_event_s(self._clock_s)) is not None and at_s <= now_s:
             self._move_to(at_s)
             if self.deadlines.running is not None and self._left_bytes == 0:
-                yield LinkEvent(at_s=at_s, transfer=self.deadlines.finish(at_s), has_begun=False)
+                yield LinkEvent(
+                    at_s=at_s,
+                    transfer=self.deadlines.end(self.deadlines.running.number, at_s),
+                    has_begun=False,
+                )
             while self._queue and self._queue[0].until_bytes <= self._sent_bytes:
                 # What is small may begin and end within the second that another one ends in.
                 yield from self._begin_head()
@@ -182,10 +189,10 @@ class SharedLink:
         slots += [(start_s, start_s + each.duration_s) for each, start_s in self.deadlines.planned(clock_s)]
         return when_sent(target_bytes - self._sent_bytes, slots, clock_s, self._rate, self._beside_rate)
 
-    def set_aside(self, now_s: int) -> Transfer:
+    def set_aside(self, number: int, now_s: int) -> Transfer:
         self._move_to(now_s)
         self._left_bytes = 0
-        return self.deadlines.set_aside(now_s)
+        return self.deadlines.set_aside(number, now_s)
 
     def end(self, number: int, now_s: int) -> Transfer:
         self._move_to(now_s)

@@ -19,14 +19,14 @@ class FreeStairs:
     It holds until the masks change. Steps are passed as far as somebody asks.
     """
 
-    __slots__ = ("_counts", "_index", "_left", "_masks", "_times", "_untils", "at_s", "count")
+    __slots__ = ("_counts", "_index", "_left", "_masks", "_times", "_untils", "at_s", "count", "free")
 
     def __init__(self, times: list[int], masks: list[int], at_s: int, nodes: int) -> None:
         self._times, self._masks = times, masks
         self._index = bisect_right(times, at_s) - 1
-        self._left = masks[self._index] & nodes
+        self._left = self.free = masks[self._index] & nodes
         self.at_s = at_s
-        self.count = self._left.bit_count()
+        self.count = self.free.bit_count()
         """How many are free at the first instant."""
         self._counts = [-self.count]
         self._untils: list[int] = []

@@ -10,15 +10,14 @@ bucket of the slot table), comes before one that is not so; then the site's orde
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import merge
 from itertools import chain, islice
+from typing import NamedTuple
 
 from outrider.core.nodes.timeline import SiteTimeline, numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(NamedTuple):
     """So many instances on the node of this number."""
 
     node: int
@@ -74,7 +73,9 @@ def fit_whole(
     if count < instances:
         return count
     held, rest = free & holders, free & ~holders
-    touched = timeline.touched(start_s, end_s) if rest else 0
+    if held.bit_count() >= instances:
+        return [Fit(node, 1) for node in islice(numbers(held), instances)]
+    touched = timeline.touched(start_s, end_s)
     order = chain(numbers(held), numbers(rest & ~touched), numbers(rest & touched))
     return [Fit(node, 1) for node in islice(order, instances)]
 

@@ -65,12 +65,26 @@ class SiteTimeline:
         self._begins: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._instants: list[int] = []
+        self.freed = 0
+        """A mask of the nodes of which anything was released since somebody last looked and emptied this."""
 
     def boundaries_after(self, at_s: int) -> Iterator[tuple[int, int, int]]:
         """Later instants, in order, each with masks of the nodes on which something begins, or ends."""
         for index in range(bisect_right(self._instants, at_s), len(self._instants)):
             instant_s = self._instants[index]
             yield instant_s, self._begins.get(instant_s, 0), self._ends.get(instant_s, 0)
+
+    def next_boundary(self, nodes: int, after_s: int, until_s: int = FOREVER) -> int:
+        """The first later instant at which anything begins or ends on one of these nodes; FOREVER if there
+        is none up to `until_s`."""
+        begins, ends = self._begins, self._ends
+        for index in range(bisect_right(self._instants, after_s), len(self._instants)):
+            instant_s = self._instants[index]
+            if instant_s > until_s:
+                break
+            if (begins.get(instant_s, 0) | ends.get(instant_s, 0)) & nodes:
+                return instant_s
+        return FOREVER
 
     def chances(
         self, need: int, instances: int, duration_s: int, available: int, from_s: int
@@ -184,6 +198,7 @@ class SiteTimeline:
         for number, need in amounts:
             row = self.rows[number]
             row.release(need, start_s, end_s)
+            self.freed |= 1 << number
             if self._totals is not None:
                 given[row.capacity] = given.get(row.capacity, 0) - need
             if self._is_tidy:

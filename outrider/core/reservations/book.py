@@ -14,8 +14,8 @@ from enum import Enum
 
 from outrider.core.images.pools import Life, Pools
 from outrider.core.leases.nodes import NodeOrder
-from outrider.core.links.deadline import Insertion
 from outrider.core.links.links import Links
+from outrider.core.links.schedule import Insertion
 from outrider.core.model import (
     Image,
     LeasePiece,

@@ -93,7 +93,7 @@ def _next_change(
     for attempt in attempts:
         if attempt.refusal.cause is Cause.LINK:
             with book.link.without(attempt.advanced):
-                changes.append(book.link.earliest_deadline(attempt.refusal.needed_s, now_s, start_s))
+                changes.append(book.link.earliest_deadline_of(attempt.wanted, now_s, start_s))
         else:
             changes += _room_changes(book, attempt, start_s, now_s)
     edge_s = next_edge(book.timeline, nodes, start_s, duration_s)
@@ -138,7 +138,7 @@ def _room_changes(book: Book, attempt: Attempt, start_s: int, now_s: int) -> Ite
         for transfer, latest_s in zip(insertion.transfers, insertion.latest, strict=True):
             begins += [(number_of[name], latest_s) for name in transfer.nodes]
         full_from_s = next((latest_s for node, latest_s in begins if node == full), None)
-        for transfer, latest_s in zip(attempt.moved, insertion.pushed, strict=True):
+        for transfer, latest_s in zip(insertion.moved, insertion.pushed, strict=True):
             begins += [(node, latest_s) for node, _ in book.lives_of(transfer.number)]
         if reserve_s is not None:
             yield from _link_changes(book, attempt, full, full_from_s, start_s)

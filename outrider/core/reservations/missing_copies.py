@@ -216,7 +216,7 @@ def _plan_late(
         return plan
     # A gap before a release, or before what is late already, is of no use: behind all that waits.
     waits_s = [transfer.deadline_s or 0 for transfer, _ in link.latest_starts()]
-    last_s = max((now_s, link.busy_until_s, start_s, *waits_s))
+    last_s = max((now_s, start_s, *(end_s for _, end_s in link.under_way()), *waits_s))
     return _plan(book, entry, image, sources, last_s + needed_s, now_s)
 
 

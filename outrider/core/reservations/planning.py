@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from outrider.core.images.pools import Life
-from outrider.core.links.deadline import Insertion
+from outrider.core.links.schedule import Insertion
 from outrider.core.model import Image, Transfer, Workspace
 from outrider.core.nodes.selection import Fit, fit, fit_in_stages
 from outrider.core.nodes.timeline import mask_of, numbers
@@ -26,13 +26,13 @@ MOST_POOLS_AVOIDED = 16
 class Attempt:
     """A choice of nodes to which the image could not be brought: why, and what was planned by then.
 
-    `moved` are the transfers that the insertion would push ahead. `advanced` ones were taken out of the
-    link first, to be brought by the start instead of later.
+    `wanted` are the transfers for which the link had no time. `advanced` ones were taken out of the link
+    first, to be brought by the start instead of later.
     """
 
     refusal: Refusal
     insertion: Insertion | None = None
-    moved: tuple[Transfer, ...] = ()
+    wanted: tuple[Transfer, ...] = ()
     advanced: tuple[int, ...] = ()
 
 
@@ -123,12 +123,21 @@ def _plan_among(
     attempts: list[Attempt] | None,
     manner: _Manner,
 ) -> ReservationPlan | Refusal:
-    """A plan on some of these nodes, without those whose pools turn out to be full."""
+    """A plan on some of these nodes, without those whose pools turn out to be full, or that are behind a
+    link without time."""
     full: Refusal | None = None
     for _ in range(MOST_POOLS_AVOIDED):
-        answer = _plan_on(book, workspace, start_s, now_s, available, attempts, manner)
+        tried: list[Attempt] = []
+        answer = _plan_on(book, workspace, start_s, now_s, available, tried, manner)
+        if attempts is not None:
+            attempts += tried
         if isinstance(answer, ReservationPlan):
             return answer
+        if answer.cause is Cause.LINK:
+            reachable = available & ~_cut_off(book, tried[-1].wanted, now_s)
+            if reachable != available:
+                full, available = full or answer, reachable
+                continue
         if answer.cause is not Cause.POOL:
             return full or answer
         full = full or answer
@@ -138,6 +147,13 @@ def _plan_among(
         available &= ~(bit | _roomless(book, answer, available, now_s))
     assert full is not None
     return full
+
+
+def _cut_off(book: Book, wanted: Sequence[Transfer], now_s: int) -> int:
+    """A mask of the nodes that no transfer like these reaches in time."""
+    names = book.link.cut_off(wanted, now_s)
+    number_of = book.timeline.number_of
+    return mask_of((number_of[name] for name in names if name in number_of), len(book.timeline.rows))
 
 
 def _plan_on(
@@ -245,7 +261,7 @@ def plan_copies(
     )
     advanced = tuple(replace(each, deadline_s=start_s) for each in book.link.waiting(sources.advanced))
     wanted = (*advanced, *transfers)
-    insertion, moved = _insertion(book, wanted, sources.advanced, start_s, now_s)
+    insertion = _insertion(book, wanted, sources.advanced, start_s, now_s)
     if wanted and insertion is None:
         refusal = Refusal(
             cause=Cause.LINK,
@@ -256,9 +272,9 @@ def plan_copies(
             needed_s=sum(transfer.duration_s for transfer in wanted),
         )
         if attempts is not None:
-            attempts.append(Attempt(refusal=refusal, advanced=sources.advanced))
+            attempts.append(Attempt(refusal=refusal, wanted=wanted, advanced=sources.advanced))
         return refusal
-    stays, pushed = _stays(book, insertion, moved, now_s)
+    stays, pushed = _stays(book, insertion, now_s)
     lives = tuple(each for each in stays if each[1] not in sources.advanced)
     # The copies of an advanced transfer are on their disks earlier, as those of one that is pushed.
     pushed += tuple(sorted({(number, at_s) for _, number, at_s in stays if number in sources.advanced}))
@@ -273,9 +289,7 @@ def plan_copies(
         from_s = min((since_s for node, since_s in begins if node == full), default=now_s)
         refusal = no_room(book, full, image, start_s, end_s, from_s)
         if attempts is not None:
-            attempts.append(
-                Attempt(refusal=refusal, insertion=insertion, moved=moved, advanced=sources.advanced)
-            )
+            attempts.append(Attempt(refusal=refusal, insertion=insertion, advanced=sources.advanced))
         return refusal
     return ReservationPlan(
         workspace=workspace,
@@ -312,23 +326,21 @@ def _parts(
 
 def _insertion(
     book: Book, wanted: tuple[Transfer, ...], advanced: tuple[int, ...], start_s: int, now_s: int
-) -> tuple[Insertion | None, tuple[Transfer, ...]]:
-    """Where the link has place for these transfers, and which others it would push ahead.
+) -> Insertion | None:
+    """Where the link has place for these transfers.
 
     Those that are `advanced` give up their own place for it.
     """
     link = book.link
     if not wanted:
-        return None, ()
+        return None
     if not advanced:
-        insertion = link.plan(wanted, now_s)
-        return insertion, () if insertion is None else link.moved(insertion)
+        return link.plan(wanted, now_s)
     if link.has_younger(start_s, min(advanced)):
         # Among equal deadlines the order is that of numbers, after a restart, too.
-        return None, ()
+        return None
     with link.without(advanced):
-        insertion = link.plan(wanted, now_s)
-        return insertion, () if insertion is None else link.moved(insertion)
+        return link.plan(wanted, now_s)
 
 
 def _any_transfer_to(book: Book, node: int, start_s: int, now_s: int) -> bool:
@@ -347,6 +359,7 @@ def transfers_to(
     if not nodes:
         return ()
     if book.terms.shipping is Shipping.RELAY:
+        nodes = book.link.in_order(nodes)
         groups = [(nodes, together(image, own) if own else image)]
     else:
         groups = [((node,), each) for node, each in zip(nodes, own or [image] * len(nodes), strict=True)]
@@ -355,7 +368,7 @@ def transfers_to(
             number=book.next_transfer + index,
             image=moved,
             nodes=group,
-            duration_s=book.deadline_duration_s(moved),
+            duration_s=book.links.transfer_duration_s(moved, group),
             deadline_s=deadline_s,
         )
         for index, (group, moved) in enumerate(groups)
@@ -363,7 +376,7 @@ def transfers_to(
 
 
 def _stays(
-    book: Book, insertion: Insertion | None, moved: tuple[Transfer, ...], now_s: int
+    book: Book, insertion: Insertion | None, now_s: int
 ) -> tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, int], ...]]:
     """From when on the new images, and those whose transfers are pushed ahead, are on disk.
 
@@ -385,7 +398,7 @@ def _stays(
     )
     pushed = tuple(
         (transfer.number, on_disk_s(latest_s))
-        for transfer, latest_s in zip(moved, insertion.pushed, strict=True)
+        for transfer, latest_s in zip(insertion.moved, insertion.pushed, strict=True)
     )
     return lives, pushed
 

@@ -111,21 +111,25 @@ def _choose(
 def _ready_when_ended(book: Book, now_s: int) -> Iterator[None]:
     """For the time being count on the copies that are arriving from the planned end of their
     transfer on, and not only from its deadline on."""
-    lives = _arriving(book)
-    instants = [life.ready_s for life in lives]
-    if book.link.busy_until_s > now_s:
-        for life in lives:
-            life.ready_s = min(life.ready_s, book.link.busy_until_s)
+    arriving = _arriving(book)
+    instants = [life.ready_s for life, _ in arriving]
+    for life, end_s in arriving:
+        if end_s > now_s:
+            life.ready_s = min(life.ready_s, end_s)
     try:
         yield
     finally:
-        for life, ready_s in zip(lives, instants, strict=True):
+        for (life, _), ready_s in zip(arriving, instants, strict=True):
             life.ready_s = ready_s
 
 
-def _arriving(book: Book) -> list[Life]:
-    running = book.link.running
-    return [] if running is None else [life for _, life in book.lives_of(running.number)]
+def _arriving(book: Book) -> list[tuple[Life, int]]:
+    """The copies that are arriving, and when they will have, by the plan."""
+    return [
+        (life, end_s)
+        for transfer, end_s in book.link.under_way()
+        for _, life in book.lives_of(transfer.number)
+    ]
 
 
 def _stay(book: Book, entry: BookEntry, anew: ReservationPlan, now_s: int) -> Accepted | None:
@@ -149,9 +153,10 @@ def _carry_out(
         reservation = book.commit(plan, now_s, is_renewal=True)
         return Renegotiated(admission=Accepted(plan=plan, reservation=reservation), dropped=dropped)
     arriving = _arriving(book)
-    if any(life in arriving and life.ready_s > plan.start_s for _, life in plan.joined):
-        for life in arriving:
-            life.ready_s = min(life.ready_s, book.link.busy_until_s)
+    late = [life for _, life in plan.joined if life.ready_s > plan.start_s]
+    if any(life in late for life, _ in arriving):
+        for life, end_s in arriving:
+            life.ready_s = min(life.ready_s, end_s)
     reservation = book.commit(plan, now_s, is_renewal=True)
     used: list[Life] = []
     for node, life in (*plan.joined, *plan.bases):

@@ -12,16 +12,14 @@ from dataclasses import dataclass, field, replace
 
 from outrider.core.images.pools import Life, Pools
 from outrider.core.links.links import Links, TransferStanding
-from outrider.core.model import Node, NodeSlot, Reservation
+from outrider.core.model import KeptHold, Node, NodeSlot, Reservation
 from outrider.core.nodes.selection import Fit
 from outrider.core.nodes.timeline import Lease, mask_of
 from outrider.core.reservations.book import Book, BookEntry, Terms
 from outrider.core.restart.snapshot import (
     KeptBestEffort,
     KeptBook,
-    KeptHold,
     KeptPool,
-    KeptReservation,
     KeptTransfer,
     TransferStage,
 )
@@ -80,11 +78,11 @@ def restore(
         each.transfer.number: each for each in sorted(kept.transfers, key=lambda each: each.transfer.number)
     }
     lost: list[Lost] = []
-    sound: list[KeptReservation] = []
+    sound: list[Reservation] = []
     for each in kept.reservations:
         message = _fault(book, each, transfers)
         if message:
-            lost.append(Lost(reservation=each.reservation, message=message))
+            lost.append(Lost(reservation=replace(each, holds=()), message=message))
         else:
             sound.append(each)
     runs = [run for run in kept.runs if _is_sound(run, number_of, transfers)]
@@ -100,7 +98,7 @@ def restore(
     for transfer in transfers.values():
         shelf.take_unwanted(transfer)
     for each in kept.reservations:
-        if each.reservation.workspace.name not in book.entries:
+        if each.workspace.name not in book.entries:
             shelf.take_lost(each)
     shelf.put({pool.node: pool for pool in kept.pools})
     # What could not be put back may be some other time, and its copies' numbers must be its own.
@@ -163,9 +161,9 @@ class _Shelf:
                 life.expires_s = until_s
                 self._found[number] = (self._number_of[name], life)
 
-    def take_lost(self, kept: KeptReservation) -> None:
+    def take_lost(self, lost: Reservation) -> None:
         """The same for what was under way to a reservation that cannot be put back."""
-        for hold in kept.holds:
+        for hold in lost.holds:
             transfer = None if hold.transfer is None else self._transfers.get(hold.transfer)
             if transfer is not None and transfer.stage is TransferStage.RUNNING:
                 unwanted = tuple((name, number, transfer.ready_s) for name, number in hold.copies)
@@ -230,23 +228,22 @@ def _ending(standing: TransferStanding, links: Links, now_s: int) -> TransferSta
     begun by a clock that was ahead, and would keep the link until that time comes."""
     if not standing.has_begun or standing.end_s is None or standing.transfer.deadline_s is None:
         return standing
-    latest_s = now_s + links.deadline_duration_s(standing.transfer.image.size_bytes)
+    latest_s = now_s + links.transfer_duration_s(standing.transfer.image, standing.transfer.nodes)
     return replace(standing, end_s=min(standing.end_s, latest_s))
 
 
-def _fault(book: Book, kept: KeptReservation, transfers: dict[int, KeptTransfer]) -> str:
+def _fault(book: Book, reservation: Reservation, transfers: dict[int, KeptTransfer]) -> str:
     """Why a reservation cannot be put back; nothing if it can, as far as it tells itself."""
-    number_of, reservation = book.timeline.number_of, kept.reservation
+    number_of = book.timeline.number_of
     gone = [name for name in reservation.nodes if name not in number_of]
-    gone += [name for hold in kept.holds for name, _ in hold.copies if name not in number_of]
+    gone += [name for hold in reservation.holds for name, _ in hold.copies if name not in number_of]
     if gone:
         return f"the site has no node {gone[0]} any more"
     unknown = book.timeline.layout.unknown(reservation.workspace.resources)
     if unknown:
         return f"no node has the resource {unknown[0]} any more"
-    missing = [
-        hold.transfer for hold in kept.holds if hold.transfer is not None and hold.transfer not in transfers
-    ]
+    needed = [hold.transfer for hold in reservation.holds if hold.transfer is not None]
+    missing = [number for number in needed if number not in transfers]
     return f"nothing is known of transfer {missing[0]}, which it needs" if missing else ""
 
 
@@ -260,18 +257,18 @@ def _is_sound(run: KeptBestEffort, number_of: dict[str, int], transfers: dict[in
 
 def _put_slots(
     book: Book,
-    kept: list[KeptReservation],
+    kept: list[Reservation],
     runs: list[KeptBestEffort],
     doubtful: frozenset[str],
     now_s: int,
     lost: list[Lost],
-) -> list[KeptReservation]:
+) -> list[Reservation]:
     """Enter slots in the table: all at once or, if they do not fit any more, as many as do.
 
     Who was promised first comes first; but what is doubtful comes last: while it had no place, others
     may have been promised the same, and nobody has told them that they may lose it.
     """
-    wanted = [_leases(book, each.reservation) for each in kept]
+    wanted = [_leases(book, each) for each in kept]
     others = [
         (
             [(book.timeline.number_of[slot.node], book.timeline.layout.pack(slot.resources))],
@@ -284,25 +281,23 @@ def _put_slots(
     try:
         book.timeline.fill([*(lease for leases in wanted for lease in leases), *others], now_s)
     except ValueError:
-        pairs = sorted(
-            zip(kept, wanted, strict=True), key=lambda pair: pair[0].reservation.workspace.name in doubtful
-        )
+        pairs = sorted(zip(kept, wanted, strict=True), key=lambda pair: pair[0].workspace.name in doubtful)
         fitting = {
-            each.reservation.workspace.name
-            for each, leases in pairs
-            if _fits_still(book, each, leases, now_s, lost)
+            each.workspace.name for each, leases in pairs if _fits_still(book, each, leases, now_s, lost)
         }
-        kept = [each for each in kept if each.reservation.workspace.name in fitting]
+        kept = [each for each in kept if each.workspace.name in fitting]
         for lease in others:
             _reserve_if_free(book, [lease], now_s)
     return kept
 
 
-def _fits_still(book: Book, kept: KeptReservation, leases: list[Lease], now_s: int, lost: list[Lost]) -> bool:
+def _fits_still(
+    book: Book, reservation: Reservation, leases: list[Lease], now_s: int, lost: list[Lost]
+) -> bool:
     if _reserve_if_free(book, leases, now_s):
         return True
     message = "its nodes do not have what it was promised any more"
-    lost.append(Lost(reservation=kept.reservation, message=message))
+    lost.append(Lost(reservation=replace(reservation, holds=()), message=message))
     return False
 
 
@@ -324,8 +319,8 @@ def _leases(book: Book, reservation: Reservation) -> list[Lease]:
     return [(amounts, *span) for span in reservation.spans]
 
 
-def _enter(book: Book, kept: KeptReservation, shelf: _Shelf) -> None:
-    reservation = kept.reservation
+def _enter(book: Book, kept: Reservation, shelf: _Shelf) -> None:
+    reservation = replace(kept, holds=())
     name, number_of = reservation.workspace.name, book.timeline.number_of
     book.entries[name] = BookEntry(
         reservation,
@@ -344,11 +339,7 @@ def _mask(book: Book, names: Iterable[str]) -> int:
 def _late(book: Book, now_s: int) -> tuple[str, ...]:
     """Who waits for a transfer that would have had to begin before now, or to have ended."""
     link = book.link
-    free_s = max(now_s, link.busy_until_s)
-    overdue = {transfer.number for transfer, _ in link.latest_starts(free_s)}
-    running = link.running
-    if running is not None and running.deadline_s is not None and free_s > running.deadline_s:
-        overdue.add(running.number)
+    overdue = set(link.overdue(now_s))
     overdue.update(
         number
         for number, aside in link.aside.items()

@@ -14,7 +14,7 @@ from enum import Enum
 from outrider.core.besteffort.board import QueueBoard
 from outrider.core.images.pools import Life, Lingering
 from outrider.core.links.links import TransferStanding
-from outrider.core.model import Image, NodeSlot, Reservation, Transfer
+from outrider.core.model import Image, KeptHold, NodeSlot, Reservation, Transfer
 from outrider.core.nodes.timeline import numbers
 from outrider.core.reservations.book import Book, ReservationPlan
 
@@ -25,28 +25,6 @@ class TransferStage(Enum):
     WAITING = "waiting"
     RUNNING = "running"
     DONE = "done"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KeptHold:
-    """Copies of one image that came the same way: node and number of each.
-
-    With a `transfer`, that brings or has brought them; without one they were there from
-    `since_s` on. A transfer that is done may be named as long as it is kept, too.
-    """
-
-    image: Image
-    copies: tuple[tuple[str, int], ...]
-    transfer: int | None = None
-    since_s: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KeptReservation:
-    """A promise and the copies that it needs. Its nodes are in the reservation's placements."""
-
-    reservation: Reservation
-    holds: tuple[KeptHold, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +88,7 @@ class KeptBook:
     """A whole book. `used_lately` names nodes on which something was taken and is over by now:
     between nodes that are equal otherwise that is a tie-break, nothing else."""
 
-    reservations: tuple[KeptReservation, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
     transfers: tuple[KeptTransfer, ...] = ()
     runs: tuple[KeptBestEffort, ...] = ()
     pools: tuple[KeptPool, ...] = ()
@@ -132,9 +110,7 @@ def keep(book: Book, now_s: int, runs: Iterable[KeptBestEffort] = ()) -> KeptBoo
     )
 
 
-def changes(
-    book: Book, plan: ReservationPlan, now_s: int
-) -> tuple[KeptReservation, tuple[KeptTransfer, ...]]:
+def changes(book: Book, plan: ReservationPlan, now_s: int) -> tuple[Reservation, tuple[KeptTransfer, ...]]:
     """What carrying out a plan has changed: all that must be on disk before it is promised."""
     numbers = {transfer.number for transfer in plan.transfers}
     numbers.update(number for number, _ in plan.pushed)
@@ -143,9 +119,10 @@ def changes(
     return keep_reservation(book, plan.workspace.name), keep_transfers(book, now_s, numbers)
 
 
-def keep_reservation(book: Book, name: str) -> KeptReservation:
+def keep_reservation(book: Book, name: str) -> Reservation:
+    """A reservation with the copies that it needs."""
     entry = book.entries[name]
-    return KeptReservation(reservation=entry.reservation, holds=_holds(book, entry.lives))
+    return replace(entry.reservation, holds=_holds(book, entry.lives))
 
 
 def keep_runs(board: QueueBoard) -> tuple[KeptBestEffort, ...]:

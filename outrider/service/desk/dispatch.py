@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from outrider.metadata.conversion import deployment_of
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
@@ -12,7 +13,7 @@ from outrider.service.answers import Answer, Decision, JobDetails, ReservationLi
 from outrider.service.answers.leases import EventTaken, OptionView
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.jobs.interruption import machine_orders
-from outrider.service.desk.leases.options import chosen_way, has_options
+from outrider.service.desk.leases.options import chosen_way
 from outrider.service.desk.leases.roles import RolesAdmission
 from outrider.service.desk.reservations.admission import Doubtful, Judged, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
@@ -139,7 +140,7 @@ class RequestDispatch:
                 return found
             live = found
             wish = changed_wish(self.site, live, request, caller)
-        elif has_options(request):
+        elif deployment_of(request.workspace).options:
             way = chosen_way(self.site, self._parts.admission, caller, request, program)
             if isinstance(way, Trouble):
                 return way
@@ -148,7 +149,7 @@ class RequestDispatch:
             wish = wish_of(self.site, policies, caller, request)
         if isinstance(wish, Trouble):
             return wish
-        if words := self._parts.opening.fault(wish):
+        if wish.document.open is not None and (words := self._parts.opening.fault(wish)):
             return Trouble(code="invalid", message=words)
         if policies.external is not None and not is_judged:
             return AskProgram(
@@ -162,13 +163,8 @@ class RequestDispatch:
             judged = self._judged(request, wish, program, is_sure=is_sure)
             if not isinstance(judged, Judged):
                 return judged
-            # What the site's own program would say of other terms is not known.
-            is_open = program is None
-            answer: Answer = (
-                self._parts.negotiation.answered(request, wish, judged) if is_open else judged.decision
-            )
-            if ways and isinstance(answer, Decision):
-                answer = replace(answer, options=ways)
+            decision = self._with_offers(request, wish, judged, program)
+            answer: Answer = replace(decision, options=ways) if ways else decision
             if request.is_plan:
                 return answer
         else:
@@ -177,6 +173,19 @@ class RequestDispatch:
         if isinstance(answer, Decision):
             self._remember(caller, request, answer)
         return answer
+
+    def _with_offers(
+        self, request: Reserve, wish: Wish, judged: Judged, program: PolicyRefusal | None
+    ) -> Decision:
+        """What was decided; of a refusal, with what would be accepted instead."""
+        if judged.rejected is None:
+            if not request.is_plan:
+                self._parts.negotiation.drop_offers(wish.caller)
+            return judged.decision
+        # What the site's own program would say of other terms is not known.
+        if program is not None:
+            return judged.decision
+        return self._parts.negotiation.refused(request, wish, judged.decision, judged.rejected)
 
     def change(
         self, request: Cancel | Trigger | SignedCall | MachineRequest, caller: Caller, store_trouble: str
@@ -277,7 +286,8 @@ class RequestDispatch:
         for name in names:
             # Its image may be there or on its way already; and its beginning and end are to come.
             parts.execution.arrange(parts.site.live[name])
-            parts.opening.arrange(parts.site.live[name])
+            if parts.site.live[name].waits:
+                parts.opening.arrange(parts.site.live[name])
         return judged
 
     def _modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:

@@ -43,7 +43,9 @@ def status_of(
         transfers_waiting=0 if link is None else len(link),
         transfers_running=0 if site is None else len(site.moving),
         link_rate_bytes_per_s=settings.link_rate_bytes_per_s,
-        link_busy_until_s=link.busy_until_s if link is not None and link.running is not None else None,
+        link_busy_until_s=None
+        if link is None
+        else max((end_s for _, end_s in link.under_way()), default=None),
         effects_waiting=0 if site is None else site.store.count_effects(),
         decisions=decided,
         jobs={} if parts is None else parts.job_views.counts(),

@@ -46,8 +46,8 @@ class Means:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a user says of an image beside its address, and who it is."""
+class ImageClaim:
+    """What a user says of an image beside its address, and who says so."""
 
     digest: str
     format: str
@@ -56,26 +56,26 @@ class Asked:
     gids: tuple[int, ...] = ()
 
 
-Look = Callable[[Location, Asked, Means], FoundImage | Unread]
+Look = Callable[[Location, ImageClaim, Means], FoundImage | Unread]
 """From an address, and what its user says of it, to size and digest, or ImageTrouble."""
 
 
-def _web(location: Location, asked: Asked, means: Means) -> FoundImage | Unread:
+def _web(location: Location, claim: ImageClaim, means: Means) -> FoundImage | Unread:
     host = means.tokens.find(location)
     if host is not None:
-        who = Asker(asked.is_private, asked.uid, asked.gids)
+        who = Asker(claim.is_private, claim.uid, claim.gids)
         return means.tokens.look(
-            host, location, asked.digest, who, means.converter, means.clock, means.limit_s
+            host, location, claim.digest, who, means.converter, means.clock, means.limit_s
         )
-    return web.look(location, asked.digest, means.web, means.clock, means.limit_s)
+    return web.look(location, claim.digest, means.web, means.clock, means.limit_s)
 
 
-def _bucket(location: Location, asked: Asked, means: Means) -> FoundImage:
-    who = Asker(asked.is_private, asked.uid, asked.gids)
-    return means.buckets.look(location, asked.digest, who, means.clock, means.limit_s)
+def _bucket(location: Location, claim: ImageClaim, means: Means) -> FoundImage:
+    who = Asker(claim.is_private, claim.uid, claim.gids)
+    return means.buckets.look(location, claim.digest, who, means.clock, means.limit_s)
 
 
-def _registry(location: Location, asked: Asked, means: Means) -> FoundImage | Unread:
+def _registry(location: Location, claim: ImageClaim, means: Means) -> FoundImage | Unread:
     entrance = registries.Entrance(
         settings=means.registries,
         web=means.web,
@@ -83,10 +83,10 @@ def _registry(location: Location, asked: Asked, means: Means) -> FoundImage | Un
         limit_s=means.limit_s,
         converter=means.converter,
         logins=means.logins,
-        uid=asked.uid,
-        is_private=asked.is_private,
+        uid=claim.uid,
+        is_private=claim.is_private,
     )
-    return registries.look(location, entrance, asked.format)
+    return registries.look(location, entrance, claim.format)
 
 
 LOOKS: dict[str, Look] = {
@@ -165,7 +165,7 @@ class Resolver:
                     f"images come from {_enumerated(['file', *LOOKS])} addresses, not from "
                     f"{location.scheme}: ask the administrators to put {location.name} into the catalogue"
                 )
-            found = look(location, Asked(digest, image_format, is_private, uid, gids), self._means)
+            found = look(location, ImageClaim(digest, image_format, is_private, uid, gids), self._means)
         if isinstance(found, Unread):
             return self._checked_later(uri, digest, found)
         self._check(uri, digest, found)

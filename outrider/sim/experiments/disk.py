@@ -82,7 +82,7 @@ def own_files(outcome: SimulationResult, setup: Setup) -> list[Stay]:
     links = setup.links()
     number_of = {node.name: number for number, node in enumerate(outcome.nodes)}
     files = [
-        replace(stay, start_s=min(stay.end_s, stay.start_s + links.duration_s(stay.size_bytes)))
+        stay._replace(start_s=min(stay.end_s, stay.start_s + links.duration_s(stay.size_bytes)))
         for stay in outcome.stays
         if stay.is_private
     ]

@@ -102,7 +102,7 @@ def test_only_deadlines_excuse_that_a_reservation_is_elsewhere(monkeypatch: pyte
     monkeypatch.setattr(safety, "_was_moved", remember)
     simulate(SOMEBODY_MOVES)
     moved, duration_s = seen[0]
-    reservation = moved.kept.reservation
+    reservation = moved.reservation
     now_there = replace(reservation.workspace, start_s=reservation.start_s, finish_by_s=None)
     mended = with_workspace(moved, now_there)
     later = with_workspace(moved, replace(now_there, start_s=reservation.start_s - 1))
@@ -115,8 +115,7 @@ def test_only_deadlines_excuse_that_a_reservation_is_elsewhere(monkeypatch: pyte
 
 
 def with_workspace(record: ReservationRecord, workspace: Workspace) -> ReservationRecord:
-    reservation = replace(record.kept.reservation, workspace=workspace)
-    return replace(record, kept=replace(record.kept, reservation=reservation))
+    return replace(record, reservation=replace(record.reservation, workspace=workspace))
 
 
 def without_deadline(record: ReservationRecord) -> ReservationRecord:

@@ -56,16 +56,22 @@ def begin_next(book: Book, now_s: int) -> int:
 
 
 def end_running(book: Book, now_s: int) -> None:
-    book.transfer_done(book.link.finish(now_s).number, now_s)
+    first, _ = book.link.under_way()[0]
+    book.transfer_done(book.link.end(first.number, now_s).number, now_s)
+
+
+def free_s(book: Book, now_s: int) -> int:
+    """From when on nothing runs by the plan."""
+    return max((now_s, *(end_s for _, end_s in book.link.under_way())))
 
 
 def pass_time(book: Book, now_s: int, until_s: int) -> None:
     """Let transfers begin and end as the link says."""
     while True:
-        if book.link.running is not None:
-            if book.link.busy_until_s > until_s:
+        for _, end_s in book.link.under_way():
+            if end_s > until_s:
                 return
-            now_s = book.link.busy_until_s
+            now_s = end_s
             end_running(book, now_s)
         following = book.link.next_start(now_s)
         if following is None or following[0] > until_s:
@@ -91,8 +97,8 @@ def snapshot(book: Book) -> object:
         (dict(book.timeline._begins), dict(book.timeline._ends)),
         list(book.timeline._instants),
         book.link.latest_starts(),
-        list(book.link._keys),
-        (book.link.running, book.link.busy_until_s),
+        book.link.mark(),
+        book.link.under_way(),
         [
             (
                 [(key, [life_values(life) for life in lives]) for key, lives in pool.lives.items()],

@@ -205,7 +205,8 @@ class Driver:
 
     def _end_transfer(self) -> None:
         book = self.scheduler.book
-        transfer = book.link.finish(self.now_s)
+        ((running, _),) = book.link.under_way()
+        transfer = book.link.end(running.number, self.now_s)
         assert transfer.deadline_s is not None
         assert self.now_s <= transfer.deadline_s
         for node, life in book.transfer_done(transfer.number, self.now_s):

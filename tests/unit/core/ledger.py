@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from outrider.core.links.links import LinkEvent
+from outrider.core.model import Reservation
 from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.restart.snapshot import (
     KeptBook,
-    KeptReservation,
     KeptTransfer,
     changes,
     keep_done,
@@ -22,7 +22,7 @@ class Ledger:
     """Reservations and transfers as they were last written."""
 
     def __init__(self) -> None:
-        self.reservations: dict[str, KeptReservation] = {}
+        self.reservations: dict[str, Reservation] = {}
         self.transfers: dict[int, KeptTransfer] = {}
 
     def accepted(self, book: Book, plan: ReservationPlan, now_s: int) -> None:

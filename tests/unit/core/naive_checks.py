@@ -38,7 +38,7 @@ def _check_slots(book: Book, now_s: int, others: tuple[Piece, ...], until_s: int
 
 def _check_link(book: Book, now_s: int) -> None:
     """Started as late as it is allowed to, and as soon as possible: nobody misses a deadline."""
-    free_s = max(now_s, book.link.busy_until_s)
+    free_s = max((now_s, *(end_s for _, end_s in book.link.under_way())))
     for transfer, latest_s in book.link.latest_starts():
         assert transfer.deadline_s is not None
         assert latest_s >= free_s, f"transfer {transfer.number} would have to begin at {latest_s}"
@@ -66,7 +66,7 @@ def _check_pools(book: Book, now_s: int, until_s: int) -> None:
 
 def _check_who_holds_what(book: Book) -> None:
     """A transfer has a purpose, and every copy that is to come has a transfer."""
-    begun = {*book.link.aside} | ({book.link.running.number} if book.link.running else set())
+    begun = {*book.link.aside, *(transfer.number for transfer, _ in book.link.under_way())}
     waiting = {transfer.number for transfer, _ in book.link.latest_starts()}
     if book.terms.is_reusing:
         for number in waiting:

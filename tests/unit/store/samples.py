@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from outrider.core.links.links import TransferStanding
-from outrider.core.model import Image, Placement, Reservation, Resources, Transfer, Workspace
-from outrider.core.restart.snapshot import KeptHold, KeptReservation, KeptTransfer
+from outrider.core.model import Image, KeptHold, Placement, Reservation, Resources, Transfer, Workspace
+from outrider.core.restart.snapshot import KeptTransfer
 from outrider.store.records import Effect, RecordedAnswer, RecordedDecision, ReservationOwner
 from outrider.store.sqlite_store import SqliteStore
 
@@ -18,7 +18,7 @@ def new_store(folder: Path, now_s: int = 0) -> SqliteStore:
     return SqliteStore.create(folder / "store.sqlite", now_s)
 
 
-def reservation(name: str, *transfers: int, start_s: int = 5000, node: str = "n1") -> KeptReservation:
+def reservation(name: str, *transfers: int, start_s: int = 5000, node: str = "n1") -> Reservation:
     """A reservation of one node whose copies are brought by these transfers."""
     workspace = Workspace(
         name=name,
@@ -28,14 +28,12 @@ def reservation(name: str, *transfers: int, start_s: int = 5000, node: str = "n1
         image=IMAGE,
         start_s=start_s,
     )
-    return KeptReservation(
-        reservation=Reservation(
-            workspace=workspace,
-            start_s=start_s,
-            end_s=start_s + 3600,
-            placements=(Placement(node=node, instances=2),),
-            transfers=transfers,
-        ),
+    return Reservation(
+        workspace=workspace,
+        start_s=start_s,
+        end_s=start_s + 3600,
+        placements=(Placement(node=node, instances=2),),
+        transfers=transfers,
         holds=tuple(KeptHold(image=IMAGE, copies=((node, number),), transfer=number) for number in transfers),
     )
 

@@ -13,13 +13,20 @@ from hypothesis import strategies as st
 
 from outrider.core.images.pools import Lingering
 from outrider.core.links.links import TransferStanding
-from outrider.core.model import Image, NodeSlot, Placement, Reservation, Resources, Transfer, Workspace
+from outrider.core.model import (
+    Image,
+    KeptHold,
+    NodeSlot,
+    Placement,
+    Reservation,
+    Resources,
+    Transfer,
+    Workspace,
+)
 from outrider.core.restart.snapshot import (
     KeptBestEffort,
     KeptCopy,
-    KeptHold,
     KeptPool,
-    KeptReservation,
     KeptTransfer,
 )
 from outrider.store import forms
@@ -62,15 +69,12 @@ def workspaces(draw: st.DrawFn) -> Workspace:
 
 placements = st.lists(st.builds(Placement, node=names, instances=st.integers(1, 999)), max_size=4).map(tuple)
 reservations = st.builds(
-    KeptReservation,
-    reservation=st.builds(
-        Reservation,
-        workspace=workspaces(),
-        start_s=instants,
-        end_s=instants,
-        placements=placements,
-        transfers=st.lists(st.integers(1, 1 << 40), max_size=4).map(tuple),
-    ),
+    Reservation,
+    workspace=workspaces(),
+    start_s=instants,
+    end_s=instants,
+    placements=placements,
+    transfers=st.lists(st.integers(1, 1 << 40), max_size=4).map(tuple),
     holds=holds,
 )
 transfers = st.builds(
@@ -136,7 +140,7 @@ pools = st.builds(
 
 @SETTINGS
 @given(reservations)
-def test_a_reservation_is_read_as_it_was_written(kept: KeptReservation) -> None:
+def test_a_reservation_is_read_as_it_was_written(kept: Reservation) -> None:
     assert forms.read_reservation(forms.write_reservation(kept)) == kept
 
 

@@ -63,7 +63,8 @@ def test_an_old_store_is_read_with_all_that_is_in_it(version: int, tmp_path: Pat
     assert versions(old) == had
     with SqliteStore.open(old, 1_800_000_000) as store:
         (record,) = store.live_reservations()
-        assert (record.kept, record.owner, record.state) == (reservation("old", 3), ALICE, State.ACCEPTED)
+        assert record.reservation == reservation("old", 3)
+        assert (record.owner, record.state) == (ALICE, State.ACCEPTED)
         assert [each.kept for each in store.live_transfers()] == [transfer(3)]
         assert [(each.name, each.reason) for each in store.decisions("old")] == [("old", "it fits")]
         assert store.answered(1001, "key", "aa") == answer("key")

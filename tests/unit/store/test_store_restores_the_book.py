@@ -12,9 +12,9 @@ from random import Random
 import pytest
 
 from outrider.core.links.links import ExclusiveLinks, LinkEvent
-from outrider.core.model import Node, Resources
+from outrider.core.model import Node, Reservation, Resources
 from outrider.core.reservations.book import Book, ReservationPlan
-from outrider.core.restart.snapshot import KeptReservation, KeptTransfer, keep, keep_runs
+from outrider.core.restart.snapshot import KeptTransfer, keep, keep_runs
 from outrider.store.loading import load_book
 from outrider.store.records import NodeRecord
 from outrider.store.sqlite_store import SqliteStore
@@ -32,7 +32,7 @@ class StoredLedger(Ledger):
     def __init__(self, store: SqliteStore) -> None:
         super().__init__()
         self._store = store
-        self._written: dict[str, KeptReservation] = {}
+        self._written: dict[str, Reservation] = {}
         self._sent: dict[int, KeptTransfer] = {}
 
     def accepted(self, book: Book, plan: ReservationPlan, now_s: int) -> None:

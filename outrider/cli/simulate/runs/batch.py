@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from outrider.cli.errors import InputError
-from outrider.core.besteffort.jobs.order import Order
-from outrider.core.besteffort.jobs.schedule import ScheduleRules
-from outrider.core.model import Node
-from outrider.sim.batch.site import BatchSite, Delays
-from outrider.sim.batch.turns import LEAD, Starter
-from outrider.sim.setup import Setup
-from outrider.sim.workload.trace import Trace
+
+if TYPE_CHECKING:
+    from outrider.core.model import Node
+    from outrider.sim.batch.site import BatchSite
+    from outrider.sim.setup import Setup
+    from outrider.sim.workload.trace import Trace
 
 # What a site has whose best effort runs with images or under other rules, as attributes and as options.
 _WORLD_ONLY = {
@@ -45,6 +45,11 @@ def batch_site(
     arguments: argparse.Namespace, setup: Setup, nodes: tuple[Node, ...], trace: Trace
 ) -> BatchSite:
     """The site, once `check_batch` has passed."""
+    from outrider.core.besteffort.jobs.order import Order
+    from outrider.core.besteffort.jobs.schedule import ScheduleRules
+    from outrider.sim.batch.site import BatchSite, Delays
+    from outrider.sim.batch.turns import LEAD, Starter
+
     if arguments.mode == "lead":
         starter = LEAD[arguments.batch_system or "slurm"]
     else:

@@ -175,8 +175,11 @@ class BackendSection(Section):
         return VIRTUAL_NODES if self.nodes is None else self.nodes
 
     @property
-    def parts(self) -> dict[str, Any]:
-        """What the desk is told of parts of nodes that reservations may have."""
+    def abilities(self) -> dict[str, Any]:
+        """What the desk is told of the batch system: fields of `Settings` other than their defaults."""
+        if self.kind == "gridengine":
+            # An advance reservation of Grid Engine's cannot be changed.
+            return {"environments": self.gridengine.environments, "moves_starts": False}
         slurm = self.slurm
         if self.kind != "slurm" or slurm.core_cpus is None:
             return {}

@@ -24,14 +24,13 @@ from outrider.service.daemon.configuration.images import (
     TokenSection,
 )
 from outrider.service.daemon.configuration.jobs import JobsSection
+from outrider.service.daemon.configuration.link import LinkSection, network_of
 from outrider.service.daemon.configuration.registries import ConversionsSection, RegistriesSection
 from outrider.service.daemon.configuration.reservations import ReservationsSection
 from outrider.service.daemon.configuration.types import (
     Address,
     Names,
     Path,
-    Rate,
-    Reserve,
     SocketPath,
     all_defaults,
     given,
@@ -42,7 +41,6 @@ from outrider.service.front import Administrators
 from outrider.service.settings import Settings
 
 LEAST_BACKUP_S = 60
-BEST_EFFORT_SHARE = 10
 MOST_CALL_S = 150
 """Less than what the desk waits until it asks a node again."""
 
@@ -62,64 +60,6 @@ class TcpSection(Section):
 
 WITHOUT_MACHINES = ("embedded",)
 """Batch systems whose jobs run on their nodes alone."""
-
-
-class LinkSection(Section):
-    """The link over which images come, and how it is used."""
-
-    rate_bytes_per_s: Size = Field(
-        125_000_000,
-        alias="rate",
-        description="bytes a second that all transfers for reservations may take together",
-        json_schema_extra=given("125MB"),
-    )
-    best_effort_rate_bytes_per_s: Rate | None = Field(
-        None,
-        alias="best_effort_rate",
-        description="bytes a second of that which best-effort jobs always have; reservations are planned "
-        "with the rest. 0: their images come only while none comes for a reservation; without it a tenth "
-        "of rate",
-    )
-    urgent_rate_bytes_per_s: Size | None = Field(
-        None,
-        alias="urgent_rate",
-        description="bytes a second that a transfer may take whose reservation is in danger; "
-        "without it no more than planned",
-    )
-    reserve_s: Reserve = Field(
-        600,
-        alias="reserve",
-        description="how long before its latest start a transfer begins if the link is idle; "
-        "at-once: as soon as it is",
-        json_schema_extra=given("10m"),
-    )
-    shipping: Literal["relay", "per-node"] = Field(
-        "relay", description="relay: nodes pass an image on while it arrives; per-node: each fetches its own"
-    )
-    spread_s: Duration = Field(
-        10,
-        alias="spread",
-        description="added to the planned time of each transfer, for all that is not sending",
-        json_schema_extra=given("10s"),
-    )
-
-    @model_validator(mode="after")
-    def _is_more(self) -> Self:
-        urgent = self.urgent_rate_bytes_per_s
-        if urgent is not None and urgent < self.rate_bytes_per_s:
-            contradiction(
-                "is less than rate: what is in danger would get less than what is not", "urgent_rate"
-            )
-        if 2 * self.best_effort_bytes_per_s > self.rate_bytes_per_s:
-            contradiction("is more than half of rate: reservations need the larger part", "best_effort_rate")
-        return self
-
-    @property
-    def best_effort_bytes_per_s(self) -> int:
-        """What is set aside for best effort. Some always is, unless a site says otherwise: reservations
-        that follow one another for hours would stop all other users' jobs for as long."""
-        given_rate = self.best_effort_rate_bytes_per_s
-        return self.rate_bytes_per_s // BEST_EFFORT_SHARE if given_rate is None else given_rate
 
 
 class PoolsSection(Section):
@@ -429,17 +369,15 @@ def settings_of(config: Config) -> Settings:
     return Settings(
         site=config.site,
         link_rate_bytes_per_s=link.rate_bytes_per_s,
+        network=network_of(link),
         best_effort_rate_bytes_per_s=link.best_effort_bytes_per_s,
         urgent_rate_bytes_per_s=link.urgent_rate_bytes_per_s,
         reserve_s=link.reserve_s,
         shipping=link.shipping,
         pool_bytes=config.pools.size_bytes,
         spread_s=link.spread_s,
-        environments=config.backend.gridengine.environments if config.backend.kind == "gridengine" else (),
         looks_for_uid=os.geteuid() or None,
-        **config.backend.parts,
-        # An advance reservation of Grid Engine's cannot be changed.
-        moves_starts=config.backend.kind != "gridengine",
+        **config.backend.abilities,
         look_every_s=timings.look_s,
         progress_every_s=timings.progress_s,
         reconcile_every_s=timings.reconcile_s,

@@ -12,7 +12,7 @@ from outrider.metadata.conversion import deployment_of
 from outrider.metadata.notation.hostlists import fold
 from outrider.service.answers import Decision, Trouble
 from outrider.service.answers.leases import Offer
-from outrider.service.desk.reservations.admission import Judged, ReservationAdmission
+from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.state.offers import HeldNames, HeldOffers
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.wishes import Wish
@@ -39,13 +39,12 @@ class Negotiation:
             return Trouble(code="not-found", message=words)
         return replace(found.request, is_plan=False, key=request.key, request_hash=request.request_hash)
 
-    def answered(self, request: Reserve, wish: Wish, judged: Judged) -> Decision:
-        """A decision, with what would be accepted instead if it is a refusal."""
-        decision, rejected = judged.decision, judged.rejected
-        if rejected is None:
-            if not request.is_plan:
-                self._offers.drop(wish.caller.uid)
-            return decision
+    def drop_offers(self, caller: Caller) -> None:
+        """Whose request is accepted needs none any more."""
+        self._offers.drop(caller.uid)
+
+    def refused(self, request: Reserve, wish: Wish, decision: Decision, rejected: Rejected) -> Decision:
+        """A refusal, with what would be accepted instead."""
         if wish.document.open is not None:
             # Its start is not its own to choose.
             return decision

@@ -36,10 +36,6 @@ class _Answered:
     is_late: bool
 
 
-def has_options(request: Reserve) -> bool:
-    return bool(deployment_of(request.workspace).options)
-
-
 def chosen_way(
     site: Site,
     admission: ReservationAdmission,

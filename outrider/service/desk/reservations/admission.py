@@ -301,7 +301,7 @@ class ReservationAdmission:
         """A reservation has another place in the book: write that down."""
         site = self._site
         kept = keep_reservation(site.book, live.name)
-        nodes = set(kept.reservation.nodes)
+        nodes = set(kept.nodes)
         live.ready &= nodes
         state, ready_s = after_move(live, is_ready=live.ready == nodes, now_s=site.now_s)
         site.change(live, kept=kept, state=state, why=why, receipt=replace(receipt, ready_s=ready_s))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from outrider.core.reservations.refusal import size
-from outrider.service.desk.reservations.link_rate import LinkWatch
+from outrider.service.desk.reservations.link_rate import LinkWatches
 from outrider.service.desk.reservations.odds import MOST_SAMPLES, odds_percent
 from outrider.service.desk.reservations.transfers import DeadlineTransfers
 from outrider.service.desk.state.site import Live, Moving, Site
@@ -34,7 +34,7 @@ class ReservationAlarms:
         self._deadlines = deadlines
         self._log = log
         self._meter = meter
-        self.link = LinkWatch()
+        self.link = LinkWatches()
 
     def judge(self, moving: Moving) -> None:
         """Compare progress with the plan; warn, and give more rate, before a deadline is lost.
@@ -92,7 +92,8 @@ class ReservationAlarms:
         if not moving.has_planned_rate or moving.given_up:
             return
         was_doubted, took_s = self.link.is_doubted, self._site.now_s - moving.begun_s
-        self.link.note(moving.transfer.image.uri, came_bytes, took_s, moving.rate_bytes_per_s)
+        uri, rate = moving.transfer.image.uri, moving.rate_bytes_per_s
+        self.link.note(self._deadlines.rate_keys(moving.transfer), uri, came_bytes, took_s, rate)
         if self.link.is_doubted == was_doubted:
             return
         words = self.link.words or "transfers get the planned rate again"
@@ -180,7 +181,7 @@ class ReservationAlarms:
         """Too little has been seen to tell, and at the planned rate there is time enough; or there
         is so much time that a transfer may well stand still for a while."""
         site = self._site
-        needed_s = -(-left_bytes // site.settings.deadline_rate_bytes_per_s)
+        needed_s = -(-left_bytes // self._deadlines.whole_rate(moving.transfer))
         is_new = len(moving.rates) < 2 or site.now_s - moving.begun_s < max(
             FIRST_LOOK_S, 2 * site.settings.progress_every_s
         )

@@ -144,38 +144,31 @@ def planned_transfers(site: Site, plan: ReservationPlan) -> tuple[PlannedTransfe
     insertion = plan.insertion
     if insertion is None:
         return ()
-    free_s = max(site.now_s, site.book.link.busy_until_s)
-    found: list[PlannedTransfer] = []
-    for transfer, latest_s in zip(insertion.transfers, insertion.latest, strict=True):
-        begin_s = begin_of(site, latest_s, free_s)
-        free_s = begin_s + transfer.duration_s
-        found.append(planned(transfer, begin_s, latest_s))
-    return tuple(found)
+    pairs = list(zip(insertion.transfers, insertion.latest, strict=True))
+    begins = site.book.link.begins(pairs, site.now_s)
+    return tuple(
+        planned(transfer, begin_s, latest_s)
+        for (transfer, latest_s), begin_s in zip(pairs, begins, strict=True)
+    )
 
 
 def _expected_ends(site: Site, coming: dict[int, int]) -> list[int]:
     """When transfers that others wait for, too, are expected to end; by when they must is given."""
     if not coming:
         return []
-    free_s = max(site.now_s, site.book.link.busy_until_s)
+    link = site.book.link
     found: list[int] = []
     for number, by_s in coming.items():
         moving = site.moving.get(number)
-        (transfer,) = site.book.link.waiting([number]) or (None,)
+        (transfer,) = link.waiting([number]) or (None,)
         if moving is not None:
             found.append(min(by_s, max(site.now_s, moving.begun_s + moving.transfer.duration_s)))
         elif transfer is not None:
-            found.append(begin_of(site, site.book.link.latest_start(number), free_s) + transfer.duration_s)
+            (begin_s,) = link.begins([(transfer, link.latest_start(number))], site.now_s)
+            found.append(begin_s + transfer.duration_s)
         else:
             found.append(by_s)
     return found
-
-
-def begin_of(site: Site, latest_s: int, free_s: int) -> int:
-    """When a transfer begins if nothing but the link's own time stands in the way."""
-    reserve_s = site.settings.reserve_s
-    first_s = free_s if reserve_s is None else max(free_s, latest_s - reserve_s)
-    return min(first_s, max(latest_s, free_s))
 
 
 def planned(transfer: Transfer, begin_s: int, latest_s: int) -> PlannedTransfer:

@@ -126,11 +126,7 @@ class PlanExecution:
 
     def next_s(self) -> int | None:
         """When the link's next transfer begins, or the running one should have ended."""
-        link = self._site.book.link
-        if link.running is not None:
-            return link.busy_until_s
-        following = link.next_start(self._site.now_s)
-        return None if following is None else following[0]
+        return self._site.book.link.next_event_s(self._site.now_s)
 
     def arrived(self, number: int, node: str) -> None:
         """A transfer has brought its image to a node."""
@@ -158,20 +154,18 @@ class PlanExecution:
 
     def _run_link(self) -> None:
         site, link = self._site, self._site.book.link
-        while True:
-            if link.running is not None:
-                if link.busy_until_s > site.now_s or not self._overdue(link.running):
-                    return
-                continue
-            following = link.next_start(site.now_s)
-            if following is None or following[0] > site.now_s:
-                for number in link.aside:
-                    # Nobody else needs the link now.
-                    self._deadlines.set_rate(site.moving[number], site.settings.deadline_rate_bytes_per_s)
-                return
+        for transfer, end_s in link.under_way():
+            if end_s <= site.now_s:
+                self._overdue(transfer)
+        while (following := link.next_start(site.now_s)) is not None and following[0] <= site.now_s:
             for number in link.aside:
-                self._deadlines.set_rate(site.moving[number], self._deadlines.aside_rate())
+                self._deadlines.set_rate(site.moving[number], self._deadlines.aside_rate(site.moving[number]))
             self._begin(link.begin(following[1], site.now_s))
+        if not link.under_way():
+            for number in link.aside:
+                # Nobody else needs the link now.
+                moving = site.moving[number]
+                self._deadlines.set_rate(moving, self._deadlines.whole_rate(moving.transfer))
 
     def _begin(self, transfer: Transfer) -> None:
         site = self._site
@@ -195,24 +189,23 @@ class PlanExecution:
                 site.change(live, state=State.PREPARING)
         self._events.publish(TransferBegun(transfer.number))
 
-    def _overdue(self, transfer: Transfer) -> bool:
-        """The planned time of a transfer is over. True if the link has been freed."""
+    def _overdue(self, transfer: Transfer) -> None:
+        """The planned time of a transfer is over: it gets more, or goes on beside the plan."""
         site, link = self._site, self._site.book.link
         moving = site.moving[transfer.number]
         left_s = max(1, min(LONGEST_EXTENSION_S, self._deadlines.left_s(moving)))
-        if link.latest_starts(site.now_s + left_s):
+        if link.would_delay(transfer.number, site.now_s + left_s):
             # Whoever comes next would be late for this one.
-            site.book.links.set_aside(site.now_s)
+            site.book.links.set_aside(transfer.number, site.now_s)
             moving.is_aside = True
             site.touch([transfer.number])
             self._alarms.watch_link(moving, self._deadlines.slowest(moving)[0])
             # It has had its time: what it takes from now on must not be missed by others.
-            self._deadlines.set_rate(moving, self._deadlines.aside_rate())
+            self._deadlines.set_rate(moving, self._deadlines.aside_rate(moving))
             self._log.warning("transfer goes on beside the plan", transfer=transfer.number)
-            return True
-        link.busy_until_s = site.now_s + left_s
+            return
+        link.extend(transfer.number, site.now_s + left_s)
         self._alarms.judge(moving)
-        return False
 
     def _end(self, moving: Moving, state: TransferState = TransferState.DONE) -> None:
         site, number = self._site, moving.transfer.number

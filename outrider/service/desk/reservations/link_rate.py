@@ -2,12 +2,14 @@
 
 A slow server is not a slow link: the link is doubted when transfers from several servers got less. From one
 server alone it is said that it may be either. A transfer counts if it had the whole planned rate from its
-beginning on, and was large enough that its first seconds do not matter.
+beginning on, and was large enough that its first seconds do not matter. Of several links each is watched by
+itself: one that is crossed by transfers that got enough is not to blame for others.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -38,9 +40,11 @@ class Carried:
 
 
 class LinkWatch:
-    """The transfers of late. After a change of link.rate, which takes a new start, it begins again."""
+    """The transfers of late over one link, whose rate is `key` of the configuration. After a change of that,
+    which takes a new start, it begins again."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: str = "link.rate") -> None:
+        self._key = key
         self._seen: deque[Carried] = deque(maxlen=MOST_SEEN)
         self._is_low = False
 
@@ -81,7 +85,40 @@ class LinkWatch:
         servers = sorted({each.server for each in self._seen})
         planned = self._seen[-1].planned_bytes_per_s
         low = f"the last {len(self._seen)} transfers got at most {size(measured)}/s of {size(planned)}/s"
-        value = f"set link.rate to {measured}"
+        value = f"set {self._key} to {measured}"
         if len(servers) > 1:
             return f"{low}, from {len(servers)} servers: {value}, or find what slows the link"
         return f"{low}, all from {servers[0]}: if others can have no more from there either, {value}"
+
+
+class LinkWatches:
+    """All links of a site, by the keys of their rates."""
+
+    def __init__(self) -> None:
+        self._watches: dict[str, LinkWatch] = {}
+
+    def note(
+        self, keys: Iterable[str], uri: str, size_bytes: int, took_s: int, planned_bytes_per_s: int
+    ) -> None:
+        """The same of a transfer that crossed these links."""
+        for key in keys:
+            watch = self._watches.setdefault(key, LinkWatch(key))
+            watch.note(uri, size_bytes, took_s, planned_bytes_per_s)
+
+    @property
+    def is_doubted(self) -> bool:
+        return any(each.is_doubted for each in self._watches.values())
+
+    @property
+    def measured_bytes_per_s(self) -> int | None:
+        """Of the first link that has too little."""
+        return next((found for each in self._low() if (found := each.measured_bytes_per_s)), None)
+
+    @property
+    def words(self) -> str:
+        return "; ".join(each.words for each in self._low())
+
+    def _low(self) -> list[LinkWatch]:
+        found = [self._watches[key] for key in sorted(self._watches) if self._watches[key].words]
+        # A link that several servers are behind says more than one of a single server.
+        return sorted(found, key=lambda each: not each.is_doubted)

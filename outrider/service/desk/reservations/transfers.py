@@ -26,14 +26,16 @@ class DeadlineTransfers:
         is_aside = transfer.number in site.book.link.aside
         # What was promised before less was left for reservations has the rate that it was planned with.
         planned = -(-transfer.image.size_bytes // max(1, transfer.duration_s))
-        rate = min(site.settings.link_rate_bytes_per_s, max(site.settings.deadline_rate_bytes_per_s, planned))
+        settings, whole = site.settings, self.whole_rate(transfer)
+        most = whole * settings.link_rate_bytes_per_s // settings.deadline_rate_bytes_per_s
+        rate = min(most, max(whole, planned))
         taken = site.moving[transfer.number] = Moving(
             transfer=transfer,
             begun_s=site.now_s,
             left=set(transfer.nodes),
             is_aside=is_aside,
-            has_planned_rate=not is_aside and rate == site.settings.deadline_rate_bytes_per_s,
-            rate_bytes_per_s=self.aside_rate() if is_aside else rate,
+            has_planned_rate=not is_aside and rate == whole,
+            rate_bytes_per_s=whole // ASIDE_SHARE or 1 if is_aside else rate,
         )
         return taken
 
@@ -103,6 +105,20 @@ class DeadlineTransfers:
         for node in sorted(moving.left):
             self._node_orders.set_rate(node, moving.transfer.number, rate_bytes_per_s, self._site.now_s)
 
-    def aside_rate(self) -> int:
+    def whole_rate(self, transfer: Transfer) -> int:
+        """With what it is planned: all that one transfer may take of the links that it crosses."""
+        settings = self._site.settings
+        if settings.network is None:
+            return settings.deadline_rate_bytes_per_s
+        return settings.network.rate(transfer.image.uri, transfer.nodes)
+
+    def rate_keys(self, transfer: Transfer) -> tuple[str, ...]:
+        """By which keys of the configuration the rates of the links that it crosses are set."""
+        network = self._site.settings.network
+        if network is None:
+            return ("link.rate",)
+        return tuple(network.key_of(link) for link in network.route(transfer.image.uri, transfer.nodes))
+
+    def aside_rate(self, moving: Moving) -> int:
         """What one that had its time may still take, so that others do not miss it."""
-        return max(1, self._site.settings.deadline_rate_bytes_per_s // ASIDE_SHARE)
+        return max(1, self.whole_rate(moving.transfer) // ASIDE_SHARE)

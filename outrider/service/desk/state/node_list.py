@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from outrider.core.model import Node, Resources
-from outrider.core.restart.snapshot import KeptReservation
+from outrider.core.model import Node, Reservation, Resources
 from outrider.rms.base import NodeState, RmsNode
 from outrider.service.ports import HeldBytes, NodeRoom
 from outrider.service.settings import Settings
@@ -40,14 +39,14 @@ def is_part(resources: Resources) -> bool:
     return resources[WHOLE] == PART
 
 
-def as_now(kept: KeptReservation) -> KeptReservation:
+def as_now(reservation: Reservation) -> Reservation:
     """A reservation from the store. Earlier versions wrote a whole node otherwise, and reservations of
     theirs are always of such."""
-    workspace = kept.reservation.workspace
+    workspace = reservation.workspace
     if workspace.resources[WHOLE] != 1:
-        return kept
+        return reservation
     workspace = replace(workspace, resources=whole(workspace.resources))
-    return replace(kept, reservation=replace(kept.reservation, workspace=workspace))
+    return replace(reservation, workspace=workspace)
 
 
 def parts(resources: Resources) -> Resources:

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from outrider.core.images.pools import Lingering, Pools
+from outrider.core.links.deadline_network import DeadlineNetwork
 from outrider.core.links.links import ExclusiveLinks
-from outrider.core.model import NOBODY, LeaseOwner, Node, Reservation, Transfer
+from outrider.core.model import NOBODY, Image, LeaseOwner, Node, Reservation, Transfer
 from outrider.core.reservations.book import Book, Shipping, Terms
 from outrider.core.restart.restore import Lost
-from outrider.core.restart.snapshot import KeptReservation, KeptTransfer, keep_done, keep_transfers
+from outrider.core.restart.snapshot import KeptTransfer, keep_done, keep_transfers
 from outrider.rms.base import RmsJob
 from outrider.service.desk.state.documents import (
     Document,
@@ -73,15 +74,15 @@ class Live:
 
     @property
     def name(self) -> str:
-        return self.record.name
+        return self.record.reservation.workspace.name
 
     @property
     def reservation(self) -> Reservation:
-        return self.record.kept.reservation
+        return self.record.reservation
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        return self.record.kept.reservation.nodes
+        return self.record.reservation.nodes
 
     @property
     def waits(self) -> bool:
@@ -125,11 +126,22 @@ class PaddedLinks(ExclusiveLinks):
     """Links on which every transfer for a reservation is given a few seconds beside its bytes."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(rate_bytes_per_s=settings.deadline_rate_bytes_per_s, reserve_s=settings.reserve_s)
+        network = settings.network
+        super().__init__(
+            rate_bytes_per_s=settings.deadline_rate_bytes_per_s,
+            reserve_s=settings.reserve_s,
+            network=None if network is None else DeadlineNetwork(network, reserve_s=settings.reserve_s),
+        )
+        self._network = network
         self._spread_s = settings.spread_s
 
     def deadline_duration_s(self, size_bytes: int) -> int:
         return super().deadline_duration_s(size_bytes) + self._spread_s
+
+    def transfer_duration_s(self, image: Image, nodes: tuple[str, ...]) -> int:
+        if self._network is None:
+            return self.deadline_duration_s(image.size_bytes)
+        return self._network.duration_s(image.size_bytes, image.uri, nodes)
 
 
 class Site:
@@ -143,7 +155,7 @@ class Site:
         terms = Terms(shipping=Shipping(settings.shipping))
         links = PaddedLinks(settings)
         records = [
-            each if (kept := as_now(each.kept)) is each.kept else replace(each, kept=kept)
+            each if (now := as_now(each.reservation)) is each.reservation else replace(each, reservation=now)
             for each in store.live_reservations()
         ]
         restored = load_book(
@@ -282,16 +294,14 @@ class Site:
         """Whether anybody relies on what is to be written."""
         return len(self._light_writes) < len(self._writes)
 
-    def accept(
-        self, kept: KeptReservation, owner: ReservationOwner, document: Document, record: Record
-    ) -> Live:
+    def accept(self, kept: Reservation, owner: ReservationOwner, document: Document, record: Record) -> Live:
         """A new reservation, in memory and at the end of the event on the disk."""
         kept = _as_written(kept)
         number, now_s, text = self.next_number, self.now_s, write_document(document)
         self.next_number += 1
         live = Live(
             record=ReservationRecord(
-                kept=kept,
+                reservation=kept,
                 owner=owner,
                 state=State.ACCEPTED,
                 version=1,
@@ -373,7 +383,7 @@ class Site:
         live: Live,
         *,
         state: State | None = None,
-        kept: KeptReservation | None = None,
+        kept: Reservation | None = None,
         why: str | None = None,
         receipt: Record | None = None,
     ) -> None:
@@ -389,7 +399,7 @@ class Site:
             version=before.version + 1,
             changed_s=self.now_s,
             ended_s=self.now_s if after.is_final else None,
-            kept=before.kept if kept is None else kept,
+            reservation=before.reservation if kept is None else kept,
             why=before.why if why is None else why,
             receipt=before.receipt if text is None else text,
         )
@@ -397,10 +407,10 @@ class Site:
         self.counts[after] += 1
         self.stirred.add(live.name)
         if kept is not None:
-            self._forget_start(before.kept.reservation)
-            self._note_start(kept.reservation)
-            self._hold(live, before.kept.reservation, times=-1)
-            self._hold(live, kept.reservation)
+            self._forget_start(before.reservation)
+            self._note_start(kept)
+            self._hold(live, before.reservation, times=-1)
+            self._hold(live, kept)
             self._own(live)
         if receipt is not None:
             live.kept = receipt
@@ -434,10 +444,10 @@ class Site:
         self.write(lambda promise: promise.todo(*chosen))
 
 
-def _as_written(kept: KeptReservation) -> KeptReservation:
+def _as_written(kept: Reservation) -> Reservation:
     """A reservation as it is in the store: whose it is stands beside it there, in other columns."""
-    workspace = replace(kept.reservation.workspace, owner=NOBODY, may_yield=False, is_spread=False)
-    return replace(kept, reservation=replace(kept.reservation, workspace=workspace))
+    workspace = replace(kept.workspace, owner=NOBODY, may_yield=False, is_spread=False)
+    return replace(kept, workspace=workspace)
 
 
 def _oldest_first(entry: Lingering, now_s: int) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from outrider.core.images.pools import Life
 from outrider.service.answers import NodeStaging, PlannedTransfer
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import Need
-from outrider.service.desk.reservations.decision import begin_of, planned
+from outrider.service.desk.reservations.decision import planned
 from outrider.service.desk.state.site import Live, Moving, Site
 
 
@@ -96,12 +96,13 @@ class Progress:
             if number in wanted
         ]
         if wanted - site.moving.keys() - {None}:
-            free_s = max(site.now_s, site.book.link.busy_until_s)
-            waiting = site.book.link.waiting([number for number in wanted if number is not None])
-            latest = {each.number: site.book.link.latest_start(each.number) for each in waiting}
+            link = site.book.link
+            waiting = link.waiting([number for number in wanted if number is not None])
+            latest = {each.number: link.latest_start(each.number) for each in waiting}
             for transfer in sorted(waiting, key=lambda each: latest[each.number]):
                 latest_s = latest[transfer.number]
-                found.append(planned(transfer, begin_of(site, latest_s, free_s), latest_s))
+                (begin_s,) = link.begins([(transfer, latest_s)], site.now_s)
+                found.append(planned(transfer, begin_s, latest_s))
         return tuple(found)
 
 

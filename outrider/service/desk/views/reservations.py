@@ -232,7 +232,7 @@ def _ambiguous(name: str, candidates: list[str]) -> Trouble:
 
 def receipt_of(record: ReservationRecord, document: Document) -> Receipt:
     kept = read_record(record.receipt)
-    start_s = record.kept.reservation.start_s
+    start_s = record.reservation.start_s
     return Receipt(
         is_met=bool(kept.is_met),
         digest=document.digest,
@@ -250,7 +250,7 @@ def receipt_of(record: ReservationRecord, document: Document) -> Receipt:
 def _view(
     record: ReservationRecord, document: Document, caller: Caller, *, ready_s: int | None, is_confirmed: bool
 ) -> ReservationView:
-    reservation = record.kept.reservation
+    reservation = record.reservation
     is_shown = may_read(record, caller)
     return ReservationView(
         name=record.name,

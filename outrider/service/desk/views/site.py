@@ -22,7 +22,6 @@ from outrider.service.answers import (
 from outrider.service.answers.site import Stretch, Timeline
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import NodeStatus
-from outrider.service.desk.reservations.decision import begin_of
 from outrider.service.desk.state.node_list import parts
 from outrider.service.desk.state.permissions import may_read
 from outrider.service.desk.state.site import Live, Moving, Site
@@ -58,11 +57,9 @@ class SiteViews:
     def transfers(self, request: ListTransfers, caller: Caller) -> TransferList:
         site = self._site
         found: list[TransferView] = [self._running(moving, caller) for moving in site.moving.values()]
-        free_s = max(site.now_s, site.book.link.busy_until_s)
-        waiting = site.book.link.latest_starts()
-        for transfer, latest_s in waiting[: max(0, request.most - len(found))]:
-            begin_s = begin_of(site, latest_s, free_s)
-            free_s = begin_s + transfer.duration_s
+        waiting = site.book.link.latest_starts()[: max(0, request.most - len(found))]
+        begins = site.book.link.begins(waiting, site.now_s)
+        for (transfer, latest_s), begin_s in zip(waiting, begins, strict=True):
             users = self._users(transfer.number)
             found.append(
                 TransferView(
@@ -73,7 +70,7 @@ class SiteViews:
                     begin_s=begin_s,
                     latest_begin_s=latest_s,
                     deadline_s=transfer.deadline_s,
-                    ready_s=free_s,
+                    ready_s=begin_s + transfer.duration_s,
                     arrived_bytes=0,
                     total_bytes=transfer.image.size_bytes * len(transfer.nodes),
                     rate_bytes_per_s=0,

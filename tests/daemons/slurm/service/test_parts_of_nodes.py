@@ -152,8 +152,8 @@ deployment: {{nodes: 3, duration: 40s, start: now+10s}}
     wait_in_slurm(site, worker, is_there=True)
     sizes = cores(site)
     jobs = [
-        site.submit(script(None), "-N1", "-c3", "-t1", f"--reservation={head}"),
-        site.submit(script(None), "-N2", "-c1", "-t1", "--ntasks-per-node=1", f"--reservation={worker}"),
+        site.submit(script(large), "-N1", "-c3", "-t1", f"--reservation={head}"),
+        site.submit(script(small), "-N2", "-c1", "-t1", "--ntasks-per-node=1", f"--reservation={worker}"),
     ]
     found = [ended(site, job) for job in jobs]
 

@@ -96,8 +96,8 @@ class Safety:
             self.records[name] = record
             has_changed = True
             self._trace.note(
-                f"  store: {name} is {record.state.value} {record.kept.reservation.start_s}"
-                f"-{record.kept.reservation.end_s} on {','.join(record.kept.reservation.nodes)} {record.why}"
+                f"  store: {name} is {record.state.value} {record.reservation.start_s}"
+                f"-{record.reservation.end_s} on {','.join(record.reservation.nodes)} {record.why}"
             )
             self._check_memory(record)
             if record.state.is_final and (before is None or not before.state.is_final):
@@ -125,9 +125,9 @@ class Safety:
         live = [record for record in self.records.values() if not record.state.is_final]
         for name in self._network.pools:
             on_node = [
-                record.kept.reservation
+                record.reservation
                 for record in live
-                if name in record.kept.reservation.nodes and record.state is not State.ENDANGERED
+                if name in record.reservation.nodes and record.state is not State.ENDANGERED
             ]
             for one, other in combinations(on_node, 2):
                 if not (one.start_s < other.end_s and other.start_s < one.end_s):
@@ -151,7 +151,7 @@ class Safety:
             record = self.records.get(told.name)
             if record is None:
                 raise Violation(f"{told.name} was accepted and is not in the store")
-            reservation = record.kept.reservation
+            reservation = record.reservation
             if (
                 not told.is_unsure
                 and not told.changes
@@ -215,28 +215,28 @@ class Safety:
         return self._knobs.clock_steps > 0 or any(
             self._network.pools[node].tampered_ms >= 0
             and self._clock.now_ms - self._network.pools[node].tampered_ms < REPORT_S * 1000
-            for node in record.kept.reservation.nodes
+            for node in record.reservation.nodes
         )
 
     def _has_lapsed(self, record: ReservationRecord) -> bool:
         """Whether its pins have ended while the service was dead, which has only just begun to find out."""
         office, digest = self._office, read_document(record.document).digest
-        pins = [self._network.pools[node].pins.get(digest, {}) for node in record.kept.reservation.nodes]
+        pins = [self._network.pools[node].pins.get(digest, {}) for node in record.reservation.nodes]
         ended = [each for each in pins if each.get(record.name, 0) <= self._clock.now_s()]
         return office.now_s() - office.born_s < REPORT_S and all(
             office.died_s < each.get(record.name, 0) <= office.born_s for each in ended
         )
 
     def _watch_start(self, record: ReservationRecord) -> None:
-        name, start_s = record.name, record.kept.reservation.start_s
+        name, start_s = record.name, record.reservation.start_s
 
         def look() -> None:
             now = self.records.get(name)
             if now is None or now.state.is_final:
                 return
-            if now.kept.reservation.start_s > self._clock.now_s():
+            if now.reservation.start_s > self._clock.now_s():
                 self._watch_start(now)
-            elif now.kept.reservation.start_s == start_s:
+            elif now.reservation.start_s == start_s:
                 self._network.move()
                 self.met_at_start[name] = self.is_there(now)
                 self._check_confirmed(now)
@@ -248,10 +248,10 @@ class Safety:
 
     def _check_confirmed(self, record: ReservationRecord) -> None:
         """What begins long after all trouble is in the batch system, too, or its owner has been told."""
-        if record.kept.reservation.start_s < self._calm_s + MARGIN_S or record.state is State.ENDANGERED:
+        if record.reservation.start_s < self._calm_s + MARGIN_S or record.state is State.ENDANGERED:
             return
         there = {each.name: each for each in look_in(self._twin).reservations}.get(record.name)
-        if there is None or set(there.nodes) != set(record.kept.reservation.nodes):
+        if there is None or set(there.nodes) != set(record.reservation.nodes):
             raise Violation(f"{record.name} begins, and the batch system has {there}")
 
     def is_there(self, record: ReservationRecord) -> bool:
@@ -259,7 +259,7 @@ class Safety:
         digest, now_s = read_document(record.document).digest, self._clock.now_s()
         return all(
             self._network.pools[node].is_pinned_for(digest, record.name, now_s)
-            for node in record.kept.reservation.nodes
+            for node in record.reservation.nodes
         )
 
     def _check_ready(self) -> None:
@@ -267,7 +267,7 @@ class Safety:
         for record in self.records.values():
             if record.state not in (State.READY, State.ACTIVE):
                 continue
-            if record.kept.reservation.end_s <= self._office.now_s():
+            if record.reservation.end_s <= self._office.now_s():
                 continue
             if not self.is_there(record) and not self._excused(record) and not self._has_lapsed(record):
                 raise Violation(f"{record.name} is {record.state.value}, and its image is not there")
@@ -275,7 +275,7 @@ class Safety:
 
 def _was_moved(record: ReservationRecord, duration_s: int) -> bool:
     """Whether it was given another place for others, within the time that its deadline leaves to it."""
-    reservation = record.kept.reservation
+    reservation = record.reservation
     first_s, last_s = reservation.workspace.start_s, reservation.workspace.finish_by_s
     if first_s is None or not read_record(record.receipt).moves:
         return False

@@ -42,7 +42,7 @@ class JobRelease:
     def last_end_s(self) -> int:
         """When the last reservation will be over."""
         return max(
-            (record.kept.reservation.end_s for record in self._safety.records.values()),
+            (record.reservation.end_s for record in self._safety.records.values()),
             default=0,
         )
 
@@ -57,14 +57,14 @@ class JobRelease:
                 raise Violation(f"{name} is over and still {record.state.value}: {record.why}")
             if record.state is State.CANCELLED:
                 continue
-            start_s = record.kept.reservation.start_s
+            start_s = record.reservation.start_s
             if start_s < self._calm_s + MARGIN_S and not self._is_calm:
                 continue
             if self._mishaps.has_lost_node and record.accepted_s < self._calm_s:
                 # Others may have got what it had: that this was reported is seen at its end.
                 continue
             if self._network.poisoned and (
-                record.state is State.ENDED or record.kept.reservation.end_s - start_s < RECOVERY_S
+                record.state is State.ENDED or record.reservation.end_s - start_s < RECOVERY_S
             ):
                 # It may be late, since that such a node is to be gone round has to be found out first.
                 continue
@@ -103,7 +103,7 @@ class JobRelease:
             "moving": list(site.moving),
             "entries": list(site.book.entries),
             "waiting": len(site.book.link),
-            "running": site.book.link.running,
+            "running": site.book.link.under_way(),
             "aside": list(site.book.link.aside),
             "troubled": list(troubles),
             "jobs": list(components.jobs.entries),

@@ -16,9 +16,9 @@ from cachemgr.base.errors import SourceFailed, Unsuitable
 from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.faults import SourceFault, TransferFailed
 from cachemgr.fetch.report import Report
-from cachemgr.fetch.sources.rsync import RsyncSettings
+from cachemgr.fetch.sources.programs.rsync import RsyncSettings
+from cachemgr.fetch.sources.programs.ssh import SshSettings
 from cachemgr.fetch.sources.sources import SourceSettings, resolve, source_of
-from cachemgr.fetch.sources.ssh import SshSettings
 from tests.unit.cachemgr.fetch.fakes import FakeSink
 from tests.unit.cachemgr.fetch.programs import rsync_server, ssh_server
 

@@ -83,7 +83,7 @@ class Driven:
                     break
                 assert running.deadline_s is not None
                 assert end_s <= running.deadline_s
-                link.finish(end_s)
+                link.end(running.number, end_s)
                 self.now_s = end_s
             following = link.next_start(self.now_s)
             if following is None or following[0] > until_s:
@@ -136,7 +136,7 @@ def test_a_place_is_found_exactly_when_some_order_meets_all_deadlines(
                 floor_s = floor_of(link, driven.now_s)
                 assert (insertion is not None) == any(keeps_deadlines(order, floor_s) for order in orders)
             if insertion is not None:
-                moved = link.moved(insertion)
+                moved = insertion.moved
                 link.apply(insertion)
                 latest = {each.number: latest_s for each, latest_s in link.latest_starts()}
                 changed = [
@@ -356,12 +356,12 @@ def test_a_transfer_that_ends_early_frees_the_link_at_once() -> None:
     driven.link.apply(insertion)
     driven.pass_time(3)
 
-    ended = driven.link.finish(4)
+    ended = driven.link.end(1, 4)
 
     assert ended.number == 1
     assert driven.link.plan(driven.new(2, 6), 4) is not None
-    with pytest.raises(ValueError, match="no transfer runs"):
-        driven.link.finish(4)
+    with pytest.raises(ValueError, match="transfer 1 does not run"):
+        driven.link.end(1, 4)
 
 
 def test_a_link_refuses_what_it_cannot_plan() -> None:

@@ -145,7 +145,7 @@ class SecondBySecond:
                 slot[1] -= sent_deadline
                 deadlines.busy_until_s = second + 1 + history.duration_s(slot[1])
                 if not slot[1]:
-                    deadlines.finish(second + 1)
+                    deadlines.end(slot[0], second + 1)
                     self.instants[slot[0]].append(second + 1)
             self.sent.append((best_effort - left, sent_deadline, waits, slot is not None))
             if slot is not None and not slot[1]:

@@ -40,14 +40,13 @@ def test_the_next_transfer_begins_when_one_is_put_aside(links: Links) -> None:
     happened = list(links.advance(0))
     assert [(each.transfer.number, each.has_begun) for each in happened] == [(1, True)]
 
-    assert links.set_aside(1).number == 1
+    assert links.set_aside(1, 1).number == 1
     happened = list(links.advance(1))
 
     assert [(each.at_s, each.transfer.number, each.has_begun) for each in happened] == [(1, 2, True)]
-    assert links.deadlines.running is not None
-    assert (links.deadlines.running.number, sorted(links.deadlines.aside)) == (2, [1])
+    assert ([each.number for each, _ in links.deadlines.under_way()], [*links.deadlines.aside]) == ([2], [1])
     assert links.end(1, 9).number == 1
-    assert (links.deadlines.running.number, links.deadlines.aside) == (2, {})
+    assert ([each.number for each, _ in links.deadlines.under_way()], links.deadlines.aside) == ([2], {})
 
 
 def test_a_transfer_that_ends_early_frees_the_link(links: Links) -> None:
@@ -56,8 +55,7 @@ def test_a_transfer_that_ends_early_frees_the_link(links: Links) -> None:
 
     assert links.end(1, 1).number == 1
 
-    assert links.deadlines.running is None
-    assert links.deadlines.busy_until_s == 1
+    assert links.deadlines.under_way() == ()
     assert [(each.at_s, each.transfer.number) for each in links.advance(1)] == [(1, 2)]
 
 
@@ -68,10 +66,10 @@ def test_a_transfer_that_does_not_run_cannot_end(links: Links) -> None:
     for number in (2, 99):
         with pytest.raises(ValueError, match=f"transfer {number} does not run"):
             links.end(number, 1)
-    assert links.deadlines.running is not None
+    assert links.deadlines.under_way()
     links.end(1, 1)
-    with pytest.raises(ValueError, match="no transfer runs"):
-        links.set_aside(1)
+    with pytest.raises(ValueError, match="transfer 1 does not run"):
+        links.set_aside(1, 1)
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
@@ -79,9 +77,9 @@ def test_what_was_put_aside_is_put_back_beside_what_runs(is_shared: bool) -> Non
     links = new_links(Site(nodes=nodes(1)), is_shared=is_shared)
     site = three_transfers(links)
     list(links.advance(0))
-    links.set_aside(1)
+    links.set_aside(1, 1)
     list(links.advance(1))
-    links.set_aside(1)
+    links.set_aside(2, 1)
     list(links.advance(1))
     standings = links.standings(1)
 
@@ -102,8 +100,8 @@ def test_a_book_with_transfers_aside_is_restored_from_what_is_stored(is_shared: 
         chance = Random(seed)
         site, service = random_service(chance, is_shared=is_shared)
         book, now_s = service.book, service.now_s
-        while book.link.running is not None and chance.random() < 0.8:
-            number = book.links.set_aside(now_s).number
+        while book.link.under_way() and chance.random() < 0.8:
+            number = book.links.set_aside(book.link.under_way()[0][0].number, now_s).number
             (kept,) = keep_transfers(book, now_s, {number})
             assert (kept.stage, read_transfer(write_transfer(kept))) == (TransferStage.RUNNING, kept)
             for event in events(book, now_s, now_s):
@@ -132,7 +130,7 @@ def test_nobody_counts_on_a_copy_whose_transfer_was_put_aside() -> None:
     list(book.links.advance(0))
     book.transfer_begun(1, 0)
     joins = assess(book, wanted("next", 20, 10, A), 1)
-    book.links.set_aside(1)
+    book.links.set_aside(1, 1)
 
     own = assess(book, wanted("next", 20, 10, A), 1)
 
@@ -152,7 +150,7 @@ def test_who_waits_for_a_transfer_aside_is_late_once_its_deadline_has_passed() -
     accept(book, wanted("w", 20, 10, A), 0)
     list(book.links.advance(0))
     book.transfer_begun(1, 0)
-    book.links.set_aside(1)
+    book.links.set_aside(1, 1)
     kept = keep(book, 1)
 
     assert again(site, kept, 20).late == ()
@@ -166,7 +164,7 @@ def test_best_effort_beside_a_transfer_gets_the_whole_link_only_from_when_that_i
     links.add(Transfer(number=2, image=C, nodes=("n0",), duration_s=2), 0)
     list(links.advance(0))
 
-    links.set_aside(1)
+    links.set_aside(1, 1)
 
     assert links.end_of(2, 1) == 3
     assert [(each.at_s, each.has_begun) for each in links.advance(9)] == [(3, False)]

@@ -132,6 +132,13 @@ def _boundaries_name_every_change(timeline: SiteTimeline, naive: NaiveSlots, now
         for node in range(len(timeline.rows)):
             change_s = naive.next_change(node, at_s)
             assert change_s is None or found.get(change_s, 0) >> node & 1
+            on_node = [instant_s for instant_s, nodes in found.items() if nodes >> node & 1]
+            first_s = min(on_node, default=FOREVER)
+            assert timeline.next_boundary(1 << node, at_s) == first_s
+            until_s = at_s + 2
+            assert timeline.next_boundary(1 << node, at_s, until_s) == (
+                first_s if first_s <= until_s else FOREVER
+            )
 
 
 def test_two_nodes_index_is_right_after_every_three_operations(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from outrider.core.reservations.admission import Accepted, Rejected, assess
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.planning import plan_at
-from tests.unit.core.books import A, C, accept, nodes, pass_time, tight_book, wanted
+from tests.unit.core.books import A, C, accept, free_s, nodes, pass_time, tight_book, wanted
 from tests.unit.core.sites import Site
 
 
@@ -57,7 +57,7 @@ def test_what_has_begun_is_not_moved_and_a_refusal_changes_nothing() -> None:
     answer = assess(book, wanted("sooner", 1, 1, A), 0)
 
     assert isinstance(answer, Rejected)
-    assert book.link.busy_until_s == 2
+    assert [end_s for _, end_s in book.link.under_way()] == [2]
 
 
 def test_more_is_accepted_with_it_and_nothing_less() -> None:
@@ -99,7 +99,7 @@ def check_carried_out(book: Book, plan: ReservationPlan, now_s: int, seed: int) 
             deadline_s = waiting[number].deadline_s
             assert deadline_s is not None, seed
             assert deadline_s <= start_s, seed
-    cursor_s = max(now_s, book.link.busy_until_s)
+    cursor_s = free_s(book, now_s)
     for transfer, latest_s in book.link.latest_starts():
         assert cursor_s <= latest_s, seed
         cursor_s += transfer.duration_s

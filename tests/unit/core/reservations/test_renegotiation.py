@@ -150,7 +150,7 @@ def test_new_terms_are_accepted_whenever_they_would_be_if_the_old_were_not_there
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
         pass_time(book, now_s, 150)
-        assert book.link.running is None
+        assert book.link.under_way() == ()
     assert all(counts[each] > examples(5) for each in ("accepted", "rejected", "dropped", "kept")), counts
 
 

@@ -33,6 +33,7 @@ from tests.unit.core.books import (
     accept,
     begin_next,
     end_running,
+    free_s,
     nodes,
     pass_time,
     random_book,
@@ -107,7 +108,7 @@ def test_what_is_lost_is_planned_anew_in_time_or_as_early_as_can_be(block: int) 
 def restage_and_check(book: Book, name: str, now_s: int, counts: Counter[str]) -> None:
     waiting = [transfer for transfer, _ in book.link.latest_starts()]
     before, entry = snapshot(book), book.entries[name]
-    start_s, free_s = max(entry.reservation.start_s, now_s), max(now_s, book.link.busy_until_s)
+    start_s, idle_s = max(entry.reservation.start_s, now_s), free_s(book, now_s)
     had = entry.reservation.transfers
     done = restage(book, name, now_s)
     if isinstance(done, Refusal):
@@ -127,7 +128,7 @@ def restage_and_check(book: Book, name: str, now_s: int, counts: Counter[str]) -
     counts["late"] += 1
     assert all(life.ready_s <= done.deadline_s for _, life in entry.lives)
     for earlier_s in range(start_s, done.transfers[0].deadline_s or 0 if done.transfers else 0):
-        assert not is_feasible(waiting, durations, earlier_s, free_s)
+        assert not is_feasible(waiting, durations, earlier_s, idle_s)
 
 
 @pytest.mark.parametrize("shipping", list(Shipping))
@@ -155,7 +156,7 @@ def test_a_running_transfer_brings_nothing_to_who_has_lost_its_copy() -> None:
     number = begin_next(book, 0)
 
     assert lose_copy(book, "n0", "a", 1) == LostCopy(users=("w",))
-    assert book.link.running is not None
+    assert book.link.under_way()
     assert book.lives_of(number) == ()
     end_running(book, 2)
     assert book.pools.mask_with("a") == 0

@@ -472,7 +472,7 @@ def test_copies_of_what_could_not_be_put_back_keep_their_numbers_to_themselves()
     smaller = again(replace(site, nodes=site.nodes[:1]), before, 0).book
     accept(smaller, wanted("z", 20, 5, B), 0)
     after = keep(smaller, 0)
-    lost = tuple(each for each in before.reservations if each.reservation.workspace.name == "y")
+    lost = tuple(each for each in before.reservations if each.workspace.name == "y")
     transfers = {each.transfer.number: each for each in (*before.transfers, *after.transfers)}
     everything = replace(
         after, reservations=(*after.reservations, *lost), transfers=tuple(transfers.values())

@@ -399,6 +399,12 @@ for _, uid in ipairs({ 0, 64030, 1000 }) do
   claim("nobody binds a job with an image to a site's own reservation", not modify({ reservation = "night" }, uid)
     and said[1]:find('reservation "night" is not made by Outrider', 1, true))
 end
+for _, name in ipairs({ "render-17.2", "mpi-17.head", "mpi-17.a.b_c-d", "render-1,mpi-17.head" }) do
+  claim("root may bind it to an occurrence or a role of ours: " .. name, modify({ reservation = name }, 0))
+end
+for _, name in ipairs({ "render-17.", "17.2", "night.2", "render-17. 2", "render-1,night.2" }) do
+  claim("nothing of ours is called " .. name, not modify({ reservation = name }, 0))
+end
 claim("root takes it out of one", modify({ reservation = "" }, 0))
 claim("a job without an image may go there", modify({ reservation = "night" }, 0, { admin_comment = "" })
   and modify({ reservation = "night" }, 0, { admin_comment = '{"outrider":1,"tag":"x"}' }))

@@ -134,13 +134,13 @@ def test_parts_are_parts_after_a_restart(site: Sandbox) -> None:
 
 def test_reservations_of_earlier_versions_are_of_whole_nodes(site: Sandbox) -> None:
     name = half(site).name
-    kept = site.store.live_reservations()[0].kept
-    workspace = kept.reservation.workspace
+    kept = site.store.live_reservations()[0].reservation
+    workspace = kept.workspace
     before = replace(workspace, resources=Resources.of(cpus=1, node=1))
-    old = replace(kept, reservation=replace(kept.reservation, workspace=before))
+    old = replace(kept, workspace=before)
 
-    assert kept.reservation.workspace.name == name
-    assert as_now(old).reservation.workspace.resources == whole(Resources.of(cpus=1))
+    assert kept.workspace.name == name
+    assert as_now(old).workspace.resources == whole(Resources.of(cpus=1))
     assert as_now(kept) is kept
 
 

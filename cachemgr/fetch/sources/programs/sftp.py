@@ -12,8 +12,8 @@ import struct
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.sources.process import KILL_AFTER_S, Process, ProgramSource
-from cachemgr.fetch.sources.ssh import SshSettings, ssh_command
+from cachemgr.fetch.sources.programs.process import KILL_AFTER_S, Process, ProgramSource
+from cachemgr.fetch.sources.programs.ssh import SshSettings, ssh_command
 
 if TYPE_CHECKING:
     from cachemgr.base.clock import Clock

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.sources.process import KILL_AFTER_S, Process, ProgramSource, answer_of
+from cachemgr.fetch.sources.programs.process import KILL_AFTER_S, Process, ProgramSource, answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.sources.process import Process, ProcessStream, ProgramSource, answer_of
+from cachemgr.fetch.sources.programs.process import Process, ProcessStream, ProgramSource, answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

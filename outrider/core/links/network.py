@@ -1,0 +1,103 @@
+"""The links between sources of images and nodes, and which of them a transfer crosses.
+
+Every source has a link: one of its own, or the site's. A group of nodes may stand behind a link of its
+own, and a relay passes an image on within a group before it goes to the next, so that it crosses each
+link once. A link has lanes: so many transfers at a time, each with an equal part of its rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NetworkLink:
+    """One link of a site's network."""
+
+    name: str
+    rate_bytes_per_s: int
+    lanes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.lanes < 1 or self.rate_bytes_per_s < self.lanes:
+            raise ValueError(
+                f"link {self.name}: {self.rate_bytes_per_s} bytes/s for {self.lanes} transfers; give each "
+                "at least 1"
+            )
+
+    @property
+    def lane_rate_bytes_per_s(self) -> int:
+        """What one transfer has."""
+        return self.rate_bytes_per_s // self.lanes
+
+    @property
+    def lane_names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}/{lane}" for lane in range(1, self.lanes + 1))
+
+
+class SourceNames(Protocol):
+    """Tells from an image's address which source it comes from."""
+
+    def __call__(self, uri: str) -> str:
+        """The name of a link, or nothing if it comes over the site's own."""
+
+
+def no_source(uri: str) -> str:
+    """All images come over the site's own link."""
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Network:
+    """A site's links. `groups` names the link in front of a node, if there is one."""
+
+    site: NetworkLink
+    sources: Mapping[str, NetworkLink] = field(default_factory=dict)
+    groups: Mapping[str, NetworkLink] = field(default_factory=dict)
+    source_of: SourceNames = no_source
+    node_rate_bytes_per_s: int | None = None
+    """What one node can take, as its card and its disk go."""
+    spread_s: int = 0
+    """Added to the time of every transfer, for all that is not sending."""
+
+    def source(self, uri: str) -> NetworkLink:
+        """The link that an image leaves its source by."""
+        return self.sources.get(self.source_of(uri), self.site)
+
+    def route(self, uri: str, nodes: Sequence[str]) -> tuple[NetworkLink, ...]:
+        """The links that a transfer crosses, the source's first, the groups' in the order of the nodes."""
+        found = {(link := self.source(uri)).name: link}
+        for node in nodes:
+            group = self.groups.get(node)
+            if group is not None:
+                found.setdefault(group.name, group)
+        return tuple(found.values())
+
+    def key_of(self, link: NetworkLink) -> str:
+        """By which key of a site's configuration a link's rate is set."""
+        if link.name == self.site.name:
+            return "link.rate"
+        kind = "sources" if link.name in self.sources else "groups"
+        return f"link.{kind}.{link.name}.rate"
+
+    def in_order(self, nodes: Sequence[str]) -> tuple[str, ...]:
+        """The same nodes, those of one group behind one another, else as they are given."""
+        groups = self.groups
+        together: dict[str, list[str]] = {}
+        for node in nodes:
+            group = groups.get(node)
+            together.setdefault("" if group is None else group.name, []).append(node)
+        return tuple(node for members in together.values() for node in members)
+
+    def rate(self, uri: str, nodes: Sequence[str]) -> int:
+        """With what a transfer goes: what the slowest part of its way gives one transfer."""
+        rates = [link.lane_rate_bytes_per_s for link in self.route(uri, nodes)]
+        if self.node_rate_bytes_per_s is not None:
+            rates.append(self.node_rate_bytes_per_s)
+        return min(rates)
+
+    def duration_s(self, size_bytes: int, uri: str, nodes: Sequence[str]) -> int:
+        """How long the links of its way are taken by one transfer."""
+        return -(-size_bytes // self.rate(uri, nodes)) + self.spread_s

@@ -1,0 +1,202 @@
+"""A service whose images come over several links: promised, carried out and named apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outrider.core.links.network import Network
+from outrider.service.answers.site import Status
+from outrider.service.daemon.configuration.files import load_config
+from outrider.service.daemon.configuration.model import settings_of
+from outrider.service.requests import ListTransfers, ShowStatus
+from outrider.service.settings import Settings
+from tests.unit.service.daemon.fakes import written
+from tests.unit.service.desk.sandbox import ADMIN, RATE, Sandbox, reserve, show
+
+CONFIG = """
+version: 1
+backend: {kind: embedded}
+link:
+  rate: 100MB
+  best_effort_rate: 10MB
+  reserve: 60s
+  sources:
+    far: {hosts: [far.example.org], rate: 50MB}
+  groups:
+    one: {nodes: "n[1-2]", rate: 100MB}
+    two: {nodes: "n[3-4]", rate: 200MB}
+"""
+
+
+def settings(folder: Path, text: str = CONFIG) -> Settings:
+    return settings_of(load_config([written(folder / "outriderd.yaml", text)], {}))
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    made = Sandbox(tmp_path, settings=settings(tmp_path))
+    yield made
+    made.close()
+
+
+def network(folder: Path, text: str = CONFIG) -> Network:
+    found = settings(folder, text).network
+    assert found is not None
+    return found
+
+
+def state(sandbox: Sandbox, name: str) -> str:
+    return show(sandbox, name).reservation.state
+
+
+def moving(sandbox: Sandbox) -> dict[str, tuple[str, int]]:
+    """By image, how its transfer stands, and when it has begun or is expected to."""
+    answer: Any = sandbox.ask(ListTransfers(most=100), ADMIN)
+    return {each.image.uri.rpartition("/")[2]: (each.state, each.begin_s) for each in answer.transfers}
+
+
+def test_links_of_the_file_are_those_that_transfers_cross(tmp_path: Path) -> None:
+    """A tenth of each is best effort's, as of link.rate."""
+    found = network(tmp_path)
+
+    assert [link.name for link in found.route("https://far.example.org/x", ("n3", "n1"))] == [
+        "far",
+        "two",
+        "one",
+    ]
+    assert found.rate("https://far.example.org/x", ("n3",)) == 45_000_000
+    assert found.rate("https://else.example.org/x", ("n3", "n5")) == 90_000_000
+    assert found.key_of(found.source("https://far.example.org/x")) == "link.sources.far.rate"
+    assert found.key_of(found.groups["n1"]) == "link.groups.one.rate"
+    assert found.key_of(found.source("https://x/")) == "link.rate"
+
+
+def test_links_carry_as_many_at_a_time_as_the_rate_of_one_allows(tmp_path: Path) -> None:
+    found = network(tmp_path, CONFIG + "  transfer_rate: 50MB\n  node_rate: 30MB\n")
+
+    assert (found.site.lanes, found.groups["n3"].lanes, found.source("https://far.example.org/").lanes) == (
+        2,
+        4,
+        1,
+    )
+    assert found.rate("https://x/", ("n3",)) == 30_000_000
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("    three: {nodes: n2, rate: 1MB}\n", "link.groups: n2 is given twice: a node has one link"),
+        ("    far: {nodes: n9, rate: 1MB}\n", "link.groups: has a name that is one of sources"),
+        ("    three: {nodes: 'n[1-', rate: 1MB}\n", "link.groups.three.nodes: "),
+        ("    three: {nodes: n9, rate: 0}\n", "link.groups.three.rate: "),
+    ],
+)
+def test_links_that_contradict_each_other_are_refused_with_their_place(
+    tmp_path: Path, more: str, words: str
+) -> None:
+    with pytest.raises(Exception, match=r"outriderd\.yaml") as caught:
+        settings(tmp_path, CONFIG + more)
+
+    assert words in str(caught.value)
+
+
+def test_images_for_two_racks_from_two_servers_come_at_the_same_time(sandbox: Sandbox) -> None:
+    """On one link of 100 MB/s the second would have to wait for the first."""
+    near = reserve(sandbox, name="near", image="near", nodes=2, size_bytes=40 * RATE, start="now+90seconds")
+    far = reserve(
+        sandbox,
+        name="far",
+        image="far",
+        server="far.example.org",
+        nodes=2,
+        size_bytes=20 * RATE,
+        start="now+90seconds",
+    )
+    sandbox.sleep(5)
+    begun = moving(sandbox)
+    sandbox.sleep(80)
+
+    assert (near.result, far.result) == ("accepted", "accepted")
+    assert {state for state, _ in begun.values()} == {"running"}
+    assert {state(sandbox, name) for name in ("near-1", "far-2")} <= {"ready", "active"}
+
+
+def test_rack_whose_link_has_no_time_is_left_out(sandbox: Sandbox) -> None:
+    """All of what comes to n1 and n2 takes the link of their rack until the start."""
+    first = reserve(sandbox, name="first", image="first", size_bytes=60 * RATE, start="now+90seconds")
+    second = reserve(
+        sandbox,
+        name="second",
+        image="second",
+        server="far.example.org",
+        size_bytes=20 * RATE,
+        start="now+90seconds",
+    )
+
+    assert (first.result, second.result) == ("accepted", "accepted")
+    assert first.nodes in ("n1", "n2")
+    assert second.nodes in ("n3", "n4")
+
+
+def test_refusal_names_an_earliest_start_that_is_accepted(sandbox: Sandbox) -> None:
+    reserve(sandbox, name="first", image="first", nodes=4, size_bytes=60 * RATE, start="now+90seconds")
+
+    refused = reserve(sandbox, name="second", image="second", size_bytes=30 * RATE, start="now+95seconds")
+
+    assert refused.result == "refused"
+    assert refused.earliest_start_s is not None
+    start = f"now+{refused.earliest_start_s - sandbox.now_s}seconds"
+    again = reserve(sandbox, name="second", image="second", size_bytes=30 * RATE, start=start)
+    assert again.reason == ""
+    assert again.result == "accepted"
+
+
+def test_transfers_stand_on_the_same_links_after_a_restart(sandbox: Sandbox) -> None:
+    for number in range(4):
+        server = "far.example.org" if number % 2 else "near.example.org"
+        made = reserve(
+            sandbox,
+            name=f"r{number}",
+            image=f"i{number}",
+            server=server,
+            size_bytes=10 * RATE,
+            start="now+10minutes",
+        )
+        assert made.result == "accepted"
+    before = moving(sandbox)
+
+    sandbox.restart()
+
+    assert moving(sandbox) == before
+    sandbox.sleep(600)
+    assert {state(sandbox, f"r{number}-{number + 1}") for number in range(4)} <= {"ready", "active"}
+
+
+def test_slow_link_is_named_by_its_key_and_the_others_are_not(sandbox: Sandbox) -> None:
+    """The far server sends half of what it should, to both racks."""
+    for pool in sandbox.pools.values():
+        pool.rate_bytes_per_s = 22_500_000
+    for number in range(3):
+        made = reserve(
+            sandbox,
+            image=f"far{number}",
+            server="far.example.org",
+            size_bytes=20 * RATE,
+            start="now+1hours",
+            duration="5m",
+        )
+        assert made.result == "accepted"
+        sandbox.sleep(2 * 3600)
+    for pool in sandbox.pools.values():
+        pool.rate_bytes_per_s = RATE
+    made = reserve(sandbox, image="near", nodes=4, size_bytes=40 * RATE, start="now+1hours", duration="5m")
+    sandbox.sleep(2 * 3600)
+
+    status = sandbox.ask(ShowStatus(), ADMIN)
+    assert isinstance(status, Status)
+    assert "link.sources.far.rate" in status.link_words
+    assert "link.groups" not in status.link_words
