@@ -96,9 +96,11 @@ def test_option_brings_its_own_image_and_processors(site: GridEngineSite) -> Non
     assert ended(site, first)["exit_status"] == "0", report(site, first)
     site.hold_back(slow)
     own = f"image={quick.uri} digest={quick.digest}"
-    job = put(site, slow, "option=nodes=1 time=20 cpus=4", f"option=nodes=1 time=22 cpus=4 {own}", "value=2")
-    end = ended(site, job)
-    site.let_go(slow)
+    job = put(site, slow, "option=nodes=1 time=20 cpus=4", f"option=nodes=1 time=20 cpus=4 {own}", "value=2")
+    try:
+        end = ended(site, job)
+    finally:
+        site.let_go(slow)
 
     assert (end["failed"], end["exit_status"], end["slots"]) == ("0", "0", "4"), report(site, job)
     assert "option 2 on 1" in output(site, job), site.outrider("explain", job, check=False).stdout
