@@ -72,6 +72,8 @@ def wish_of(site: Site, policies: Policies, caller: Caller, request: Reserve) ->
         account=request.account,
         lease_class=document.lease_class,
     )
+    if workspace.image is not None and request.image.made_s is not None:
+        workspace = replace(workspace, image=replace(workspace.image, made_s=request.image.made_s))
     resources, words = taken(workspace.resources, named(deployment_of(request.workspace)), site.settings)
     workspace = replace(workspace, resources=resources, is_spread=True, owner=owner)
     for role in request.workspace.metadata.roles if request.role_images else ():
@@ -100,6 +102,12 @@ def changed_wish(site: Site, live: Live, request: Modify, caller: Caller) -> Wis
     """A change in the words of the core. What is not asked for stays."""
     if live.document.open is not None:
         words = f"reservation {live.name} is open for an event: cancel it, and reserve again"
+        return Trouble(code="conflict", message=words)
+    if live.document.pieces:
+        words = (
+            f"reservation {live.name} is a piece of {live.document.series}, whose pieces belong together: "
+            "cancel that, and reserve anew"
+        )
         return Trouble(code="conflict", message=words)
     if live.document.role and (request.start_s, request.duration_s) != (None, None):
         words = (
