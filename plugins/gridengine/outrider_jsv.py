@@ -290,7 +290,6 @@ class Job:
             lines.append(HOLD)
         if added:
             lines.append(self._with_context(added))
-        # A ticket of the filter's would be for one image alone.
         made = self._ticket(site, "" if options.has_images(ways) else found.get("digest", ""), now_s)
         return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
 
@@ -340,11 +339,8 @@ class Job:
 
     def _ticket(self, site, digest, now_s):
         """A ticket for an image that its user may have, known by digest; others get theirs later, or none."""
-        number, user, digest = (
-            self.parameters.get("JOB_ID", ""),
-            self.parameters.get("USER", ""),
-            digest[-64:],
-        )
+        number, user = self.parameters.get("JOB_ID", ""), self.parameters.get("USER", "")
+        digest = digest[-64:]
         key = site.key() if digest and NUMBER.fullmatch(number) else None
         if key is None:
             return None

@@ -52,7 +52,7 @@ def size_of(nodes: int, resources: Resources, minutes: int, *, has_cpus: bool = 
         f"TimeLimit={minutes}",
         *memory,
         # Of a task, so that no node gives more of the sum than another.
-        *([f"CPUsPerTask={resources['cpus']}"] if has_cpus else []),
+        *([f"CPUsPerTask={resources['cpus']}", f"MinCPUsNode={resources['cpus']}"] if has_cpus else []),
     ]
 
 

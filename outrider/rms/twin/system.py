@@ -167,10 +167,12 @@ class Twin:
                 return
             self._check_waits(found, "resized")
             asking.check_size(world, wanted, found.eligible)
+            before = found.submission
             found.submission, found.option = wanted, option or found.option
             if found.wanted_nodes and len(found.wanted_nodes) < nodes_wanted:
                 found.wanted_nodes = ()
-            world.log_change("resized", job, f"{nodes_wanted} nodes for {limit_s} s")
+            if wanted != before:
+                world.log_change("resized", job, f"{nodes_wanted} nodes for {limit_s} s")
 
     def note(self, job: str, text: str, start_s: int | None = None) -> None:
         with self._call("note"):

@@ -68,11 +68,9 @@ class OptionState:
 
 
 def has_size(job: RmsJob, option: JobOption, number: int) -> bool:
-    """Whether a job has the size of that option, the first of which is number 1, in the batch system.
-
-    One that shows no option was given none by us; its size may still be the one that was asked for.
-    """
-    return _fits(job, option) and (job.option == number or (not job.option and _is_all_seen(job, option)))
+    """Whether a job was given that option, the first of which is number 1, and has its size. One that shows
+    none is given one even where its size fits: by that it knows which it has."""
+    return job.option == number and _fits(job, option)
 
 
 def is_changed(job: RmsJob, options: Sequence[JobOption]) -> bool:
@@ -91,10 +89,6 @@ def _fits(job: RmsJob, option: JobOption) -> bool:
         and (not option.cpus or option.cpus <= cpus <= 2 * option.cpus)
         and (not option.memory_mib or not memory_mib or memory_mib >= option.memory_mib)
     )
-
-
-def _is_all_seen(job: RmsJob, option: JobOption) -> bool:
-    return not option.image and (not option.memory_mib or job.resources["memory_mib"] == option.memory_mib)
 
 
 def best(
