@@ -23,7 +23,7 @@ TWO = "  options: [{nodes: 2, duration: 1h}, {nodes: 4, duration: 35m}]\n"
 
 
 def lines(deployment: str) -> str:
-    body = SubmitBody(argv=["true"], workspace=WORKSPACE + deployment, zone="UTC")
+    body = SubmitBody.model_validate({"argv": ["true"], "workspace": WORKSPACE + deployment, "zone": "UTC"})
     workspace = understand_job(body, NOW_S)
     return _lines(workspace, FoundImage(size_bytes=5, digest="sha256:" + "a" * 64))
 
