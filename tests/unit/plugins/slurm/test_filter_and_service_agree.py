@@ -110,7 +110,7 @@ def test_filter_and_service_take_the_same_values() -> None:
     lines = "".join(f"{key} {value}\n" for key, value in asked)
     done = subprocess.run(
         [*interpreter("lua5.4"), str(Path(HERE) / "values.lua"), str(PLUGINS)],
-        input=lines, capture_output=True, text=True, timeout=60, check=True,
+        input=lines, capture_output=True, text=True, timeout=240, check=True,
     )  # fmt: skip
     answers = [line == "yes" for line in done.stdout.splitlines()]
 
