@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from outrider.core.besteffort.jobs.requeueing import fewest_lost
 from outrider.core.model import Workspace
 from outrider.core.reservations import refusal as texts
-from outrider.core.reservations.admission import Accepted, Policy, Rejected, Review, assess
+from outrider.core.reservations.admission import Policy, Rejected, Review, assess
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.planning import plan_at
@@ -130,8 +130,8 @@ class ReservationAdmission:
         site = self._site
         decision, admission, way = self._decide(wish, program)
         nodes: dict[str, int] = {}
-        if isinstance(admission, Accepted):
-            nodes = doubts(admission.plan) if way is None else self._making_way.doubts(way, doubts)
+        if isinstance(admission, ReservationPlan):
+            nodes = doubts(admission) if way is None else self._making_way.doubts(way, doubts)
         if nodes:
             return Doubtful(nodes=nodes)
         if isinstance(admission, Rejected):
@@ -139,7 +139,7 @@ class ReservationAdmission:
             self.lose(wish, decision)
             self.note("reserve", wish.document.workspace, decision, wish.caller)
             return Judged(decision=decision, rejected=admission)
-        plan = admission.plan
+        plan = admission
         if way is None:
             site.book.commit(plan, site.now_s)
         else:
@@ -168,14 +168,14 @@ class ReservationAdmission:
 
     def answer(
         self, wish: Wish, program: PolicyRefusal | None, *, tells_earliest: bool = True
-    ) -> Accepted | Rejected:
+    ) -> ReservationPlan | Rejected:
         """What the core says of a wish, with all that the site's policies say. Nothing is changed."""
         site = self._site
         never = self._assess(wish, program)
         if never is not None:
             return self._allowed(wish, never)
 
-        def asked(*, tells_earliest: bool) -> Accepted | Rejected:
+        def asked(*, tells_earliest: bool) -> ReservationPlan | Rejected:
             return assess(
                 site.book,
                 wish.workspace,
@@ -196,7 +196,7 @@ class ReservationAdmission:
 
     def _decide(
         self, wish: Wish, program: PolicyRefusal | None
-    ) -> tuple[Decision, Accepted | Rejected, Way | None]:
+    ) -> tuple[Decision, ReservationPlan | Rejected, Way | None]:
         """The answer; with who would make way, if it is accepted only so."""
         admission = self.answer(wish, program)
         way: Way | None = None
@@ -205,7 +205,7 @@ class ReservationAdmission:
             way = self._making_way.find(wish.workspace, self.policies, review, is_plan=True)
         if way is None:
             return self.decision(wish, admission), admission, None
-        admission = self._allowed(wish, Accepted(plan=way.plan))
+        admission = self._allowed(wish, way.plan)
         return replace(self.decision(wish, admission), reason=words_of(way)), admission, way
 
     def _make_way(self, wish: Wish) -> ReservationPlan:
@@ -257,7 +257,7 @@ class ReservationAdmission:
         decision = replace(self.decision(wish, answer.admission), name=live.name)
         if not request.is_plan:
             self.note("modify", live.name, decision, wish.caller)
-            if isinstance(answer.admission, Accepted):
+            if isinstance(answer.admission, ReservationPlan):
                 self.moved(live, self._renegotiate(live, wish, is_plan=False), "changed by its user")
                 self._site.change(live, receipt=replace(live.kept, price=decision.price))
         return decision
@@ -293,8 +293,8 @@ class ReservationAdmission:
     def moved(self, live: Live, renegotiated: Renegotiated, why: str) -> None:
         """A reservation has got other nodes or times: write that down, and tell the batch system."""
         site = self._site
-        assert isinstance(renegotiated.admission, Accepted)
-        plan = renegotiated.admission.plan
+        assert isinstance(renegotiated.admission, ReservationPlan)
+        plan = renegotiated.admission
         site.end_transfers(renegotiated.dropped, TransferState.WITHDRAWN)
         self._touch(plan)
         saved = plan.saved_bytes
@@ -352,9 +352,9 @@ class ReservationAdmission:
             refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, message=words)
         )
 
-    def _allowed(self, wish: Wish, admission: Accepted | Rejected) -> Accepted | Rejected:
+    def _allowed(self, wish: Wish, admission: ReservationPlan | Rejected) -> ReservationPlan | Rejected:
         """The earliest start that a refusal names is one that the policies allow, and offers to others."""
-        if isinstance(admission, Accepted) or admission.earliest_start_s is None:
+        if isinstance(admission, ReservationPlan) or admission.earliest_start_s is None:
             return admission
         site, first_s = self._site, admission.earliest_start_s
         workspace = replace(wish.workspace, start_s=first_s, finish_by_s=None)
@@ -419,10 +419,10 @@ class ReservationAdmission:
         numbers.update(life.transfer for _, life in plan.joined if life.transfer is not None)
         site.touch(numbers)
 
-    def decision(self, wish: Wish, admission: Accepted | Rejected) -> Decision:
+    def decision(self, wish: Wish, admission: ReservationPlan | Rejected) -> Decision:
         decision = replies.decision(self._site, wish.document, wish.workspace, admission, wish.zone)
-        if isinstance(admission, Accepted):
-            price = self.price(wish, admission.plan, wish.workspace.name)
+        if isinstance(admission, ReservationPlan):
+            price = self.price(wish, admission, wish.workspace.name)
         else:
             price = self.prices.of_request(self.policies, wish.workspace)
         return replace(decision, price=price, notes=wish.notes)

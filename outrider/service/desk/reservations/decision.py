@@ -9,7 +9,7 @@ from datetime import UTC, tzinfo
 from typing import Any
 
 from outrider.core.model import Transfer, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.refusal import Refusal
 from outrider.metadata.notation.hostlists import fold
@@ -32,12 +32,12 @@ def image_view(document: Document, *, is_shown: bool = True) -> ImageView:
 
 
 def decision(
-    site: Site, document: Document, workspace: Workspace, admission: Accepted | Rejected, zone: tzinfo
+    site: Site, document: Document, workspace: Workspace, admission: ReservationPlan | Rejected, zone: tzinfo
 ) -> Decision:
     """What was decided about a workspace, booked under its name if it was."""
     if isinstance(admission, Rejected):
         return _refused(document, workspace, admission, zone)
-    return _accepted(site, document, workspace, admission.plan)
+    return _accepted(site, document, workspace, admission)
 
 
 def whole_nodes(site: Site, nodes: Iterable[str]) -> dict[str, Any]:
