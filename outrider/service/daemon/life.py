@@ -141,6 +141,8 @@ def _lead(
     environment: Mapping[str, str],
 ) -> None:
     """Be the one service of the store."""
+    if keeper.path is not None:
+        config = config.model_copy(update={"store": str(keeper.path)})
     backend = providers.make_backend(config, log, environment)
     try:
         backend.start()
