@@ -228,7 +228,7 @@ def test_stop_lets_the_event_in_hand_end_and_refuses_the_rest(driven: Driven) ->
     stopper.join(PATIENCE_S)
 
     assert isinstance(answer, Trouble)
-    assert (answer.code, "stopping" in answer.message) == ("unavailable", True)
+    assert (answer.code, "stopping" in answer.message) == ("busy", True)
     assert in_hand.result(0) == Trouble(code="not-found", message="no stuck")
     assert driven.closed == 1
     assert driven.loop.failure is None
