@@ -26,6 +26,8 @@ VERB, LOGIN_VERB = "console", "ssh"
 LEAVE = b"\x1d"
 """Control and ]: as telnet is left."""
 CONNECT_S = 5.0
+LOGIN_S = 40
+"""A guest that is translated takes seconds for ssh's beginning."""
 LAST_S = 1.0
 """Without a terminal, so long after the end of what is typed it is waited for what the guest says."""
 TOLD_BYTES = 4096
@@ -70,7 +72,7 @@ def login(folder: str, command: Sequence[str]) -> int:
     argv = [
         "ssh", "-i", f"/proc/{os.getpid()}/fd/{key_fd}", "-p", port, *(["-t"] if sys.stdin.isatty() else []),
         "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
-        "-o", "IdentitiesOnly=yes", "root@127.0.0.1", *command,
+        "-o", "IdentitiesOnly=yes", "-o", f"ConnectTimeout={LOGIN_S}", "root@127.0.0.1", *command,
     ]  # fmt: skip
     try:
         return subprocess.run(argv, check=False).returncode

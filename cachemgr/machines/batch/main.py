@@ -32,7 +32,7 @@ from cachemgr.machines.batch.image import BaseImage, base_image
 from cachemgr.machines.batch.kept import DISCARD
 from cachemgr.machines.batch.kept import PROGRAM as OWN_PROGRAM
 from cachemgr.machines.batch.leading import MEMBER, OtherMachines, first_place
-from cachemgr.machines.batch.member import SCRIPT, member
+from cachemgr.machines.batch.member import INTERACTIVE, member
 from cachemgr.machines.batch.moving import (
     DROPPED,
     GIVEN,
@@ -119,7 +119,7 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
                 return job.elsewhere_status
             return _given_back(job, site, caught)
         _remove_forgotten(machine, job)
-        text = SCRIPT if options.is_interactive else _script(script)
+        text = INTERACTIVE if options.is_interactive else _script(script)
         wish = _wish(job, options, image, text, rest, environment)
     others = _others(machine, job, options, wish)
     try:

@@ -38,8 +38,11 @@ LOOK_S = 0.1
 LOOKS_AT_QEMU = 10
 ENDING_S = 20.0
 """So long after TERM the first machine's keeper may still end its own."""
-SCRIPT = "#!/bin/sh\ntrap 'exit 0' TERM\nwhile :; do sleep 3600 & wait $!; done\n"
+WAITS = "trap 'exit 0' TERM\nwhile :; do sleep 3600 & wait $!; done\n"
+SCRIPT = f"#!/bin/sh\n{WAITS}"
 """There for the first machine's script, until that ends."""
+INTERACTIVE = "#!/bin/sh\necho ready: outrider ssh $SLURM_JOB_ID\n" + WAITS
+"""There for the job's user."""
 
 
 def member(machine: Machine, job: BatchJob, environment: Mapping[str, str]) -> int:
