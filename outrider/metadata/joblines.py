@@ -33,7 +33,10 @@ job, and let it be there for its user, without a script.
     option: nodes=4 time=35
     finish-by: 2026-01-31T14:00:00Z
 
-are sizes of which it takes one, chosen before its start, and the time by which it is to have ended.
+    value: 12.5
+
+are sizes of which it takes one, chosen before its start, the time by which it is to have ended, and what
+it is worth beside other jobs of its user's.
 """
 
 from __future__ import annotations
@@ -48,14 +51,16 @@ from outrider.metadata.notation.job_options import (
     JobOption,
     read_finish_by,
     read_job_options,
+    read_value,
     write_finish_by,
+    write_value,
 )
 from outrider.metadata.notation.machine_lines import MachineLines, read_machine_lines, write_machine_lines
 
 MOST_CHARACTERS = 8_192
 KEYS = (
     "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
-    "grace", "option", "finish-by", "scratch", "disk-rate", "network-rate", "lease",
+    "grace", "option", "finish-by", "value", "scratch", "disk-rate", "network-rate", "lease",
 )  # fmt: skip
 FORMATS = ("qcow2", "raw", "squashfs", "sif", "file", "layers")
 PREEMPTIBLE = ("no", "requeue", "suspend")
@@ -108,6 +113,8 @@ class JobLines:
     options: tuple[JobOption, ...] = ()
     """Sizes of which it takes one; none if it has the one that it was submitted with."""
     finish_by_s: int | None = None
+    value: int | None = None
+    """What it is worth to its user, in thousandths; None if he has not said."""
 
 
 def parse_job_lines(text: str) -> JobLines:
@@ -133,10 +140,6 @@ def parse_job_lines(text: str) -> JobLines:
         raise TextError(
             "option and run: vm contradict each other, since a machine has one node: leave one out"
         )
-    if "finish-by" in found and not options:
-        raise TextError(
-            "finish-by says nothing without options: write option: nodes=2 time=60, or leave it out"
-        )
     return JobLines(
         image=_matching("image", found["image"], _IMAGE, "an address or a name without blanks"),
         digest=_matching("digest", found["digest"].lower(), _DIGEST, "sha256: and 64 hexadecimal digits")
@@ -159,6 +162,7 @@ def parse_job_lines(text: str) -> JobLines:
         grace_s=_grace(found["grace"]) if "grace" in found else None,
         options=read_job_options(options),
         finish_by_s=read_finish_by(found["finish-by"]) if "finish-by" in found else None,
+        value=read_value(found["value"]) if "value" in found else None,
     )
 
 
@@ -177,6 +181,7 @@ def write_job_lines(lines: JobLines) -> str:
         "checkpoint": lines.checkpoint,
         "grace": "" if lines.grace_s is None else f"{lines.grace_s}s",
         "finish-by": "" if lines.finish_by_s is None else write_finish_by(lines.finish_by_s),
+        "value": "" if lines.value is None else write_value(lines.value),
         **write_machine_lines(lines.machine),
     }
     text = "".join(f"{key}: {value}\n" for key, value in said.items() if value)
@@ -197,8 +202,6 @@ def _pair(line: str) -> tuple[str, str]:
     if split is None:
         raise TextError(f"{shown(line)} is not a line of the form key: value")
     key, value = split[1].lower(), (split[2] or "").strip()
-    if key == "value":
-        raise TextError("value: jobs in queues are not weighed by a value: leave it out")
     if key not in KEYS:
         near = difflib.get_close_matches(key, KEYS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(KEYS)}"

@@ -73,7 +73,8 @@ def _slots_free(book: Book, workspace: Workspace, after_s: int) -> tuple[int | N
         available=book.available,
         most_per_node=workspace.most_per_node,
     )
-    return sweep.advance(), sweep.roomy()
+    following = sweep.advance()
+    return following, 0 if following is None else sweep.roomy()
 
 
 def _next_change(

@@ -171,7 +171,7 @@ class SqlPromiseWrites(SqlProgressWrites, PromiseWrites):
             check_document("what was asked for", document)
         check_text("a reason", why or "", MOST_REASON)
         kept_after = record.reservation if kept is None else kept
-        if kept_after.workspace.name != record.name:
+        if kept is not None and kept.workspace.name != record.name:
             raise ValueError(f"reservation {record.name} cannot be renamed")
         values = (
             after.value,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from outrider.core.model import LeasePiece, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.splitting import plan_split
 from outrider.core.reservations.trial import Trial
@@ -42,7 +42,7 @@ class _Tried:
     """One piece, and what the core says of it."""
 
     wish: Wish
-    answer: Accepted | Rejected
+    answer: ReservationPlan | Rejected
     price: int | None
 
 
@@ -114,7 +114,7 @@ class PiecesAdmission:
         """None if one of them cannot be had, as it would be by the policies."""
         trial = Trial(self._site.book, self._site.now_s)
         tried = self._try(trial, wish, program, pieces)
-        plans = [each.answer.plan for each in tried if isinstance(each.answer, Accepted)]
+        plans = [each.answer for each in tried if isinstance(each.answer, ReservationPlan)]
         if len(plans) < len(pieces):
             trial.undo()
             return None
@@ -130,8 +130,8 @@ class PiecesAdmission:
         if request.is_plan:
             return Judged(decision=replace(decision, name=""))
         for each in tried:
-            assert isinstance(each.answer, Accepted)
-            self._admission.enter(each.wish, each.answer.plan)
+            assert isinstance(each.answer, ReservationPlan)
+            self._admission.enter(each.wish, each.answer)
         self._admission.note("reserve", decision.name, decision, wish.caller)
         return Judged(decision=decision)
 
@@ -151,11 +151,11 @@ class PiecesAdmission:
             asked = replace(wish, workspace=workspace, document=document, beside=plans, most_price=left)
             answer = self._admission.answer(asked, program, tells_earliest=False)
             price: int | None = None
-            if isinstance(answer, Accepted):
-                price = self._admission.price(asked, answer.plan)
+            if isinstance(answer, ReservationPlan):
+                price = self._admission.price(asked, answer)
                 spent += price or 0
-                plans = (*plans, answer.plan)
-                trial.place(answer.plan)
+                plans = (*plans, answer)
+                trial.place(answer)
             found.append(_Tried(asked, answer, price))
             if isinstance(answer, Rejected):
                 break
@@ -177,7 +177,7 @@ class PiecesAdmission:
         workspace, answer = tried.wish.workspace, tried.answer
         assert workspace.start_s is not None
         nodes = self._site.book.timeline.nodes
-        fits = answer.plan.fits if isinstance(answer, Accepted) else ()
+        fits = answer.fits if isinstance(answer, ReservationPlan) else ()
         return Occurrence(
             name=workspace.name,
             number=tried.wish.document.occurrence,

@@ -16,13 +16,13 @@ from tests.daemons.slurm.service.test_yielding_jobs import written
 
 MB = 1_000_000
 # More than the first piece has time for, and less than both.
-WORK_S = 330
+WORK_S = 300
 # Counts seconds, saves how many when it is told to, and ends when all are done.
 WORK = """#!/bin/sh
 {lines}
 #OUTRIDER preemptible: requeue
 #OUTRIDER checkpoint: USR1
-#OUTRIDER grace: 10s
+#OUTRIDER grace: 45s
 saved="$HOME/saved"
 done=$(cat "$saved" 2>/dev/null || echo 0)
 trap 'echo "$done" > "$saved"' USR1

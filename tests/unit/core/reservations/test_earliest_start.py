@@ -10,7 +10,7 @@ import pytest
 from outrider.core.besteffort.board import QueueRules
 from outrider.core.links.shared import SharedLink
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected, assess
+from outrider.core.reservations.admission import Rejected, assess
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping, Terms
 from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.planning import plan_at
@@ -63,8 +63,8 @@ def test_two_full_pools_are_free_when_what_they_hold_expires_and_each_transfer_h
     assert first_accepted(book, request, 20, 0) == first_s
     assert isinstance(refused, Rejected)
     assert refused.earliest_start_s == first_s
-    assert isinstance(by_a_deadline, Accepted)
-    assert by_a_deadline.plan.start_s == first_s
+    assert isinstance(by_a_deadline, ReservationPlan)
+    assert by_a_deadline.start_s == first_s
 
 
 @pytest.mark.parametrize("is_tight", [False, True])
@@ -126,7 +126,7 @@ def test_image_that_is_being_made_reaches_an_idle_node_by_its_transfer_after_tha
     assert isinstance(answer, Rejected)
     assert answer.earliest_start_s == 46
     assert "is being converted until about 40, and cannot reach n0 by 45" in answer.refusal.sentence()
-    assert isinstance(assess(book, replace(request, start_s=46), 0), Accepted)
+    assert isinstance(assess(book, replace(request, start_s=46), 0), ReservationPlan)
 
 
 def shared_site(chance: Random, pool_bytes: int | None) -> Scheduler:
