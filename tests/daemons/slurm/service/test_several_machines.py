@@ -97,22 +97,15 @@ def test_machines_without_a_script_are_there_for_their_user(machines: OutriderSi
     image = site.image("inside.qcow2", 4 * MB)
     job = submit(site, image, "echo never", "-c1", "-wn1,n2", MEMORY, more=more, boot="ssh")
     wait_until_said(site, job, "ready:")
-    within = "hostname; df /scratch | grep -c /scratch; dd if=/dev/vda of=/dev/null bs=1M count=4 2>&1"
-    entered = site.outrider("ssh", job, "vm2", within, check=False)
-    shown = site.outrider("console", job, "2", check=False)
+    entered = site.outrider("ssh", job, "vm2", "df /scratch | grep -c /scratch", check=False)
     foreign = site.outrider("ssh", job, "2", "hostname", user="bob", check=False)
     missing = site.outrider("ssh", job, "vm3", check=False)
     site.cluster.run(HEAD, ["scancel", job], user="ada")
     ended(site, job)
 
     assert entered.returncode == 0, entered.stderr
-    lines = entered.stdout.splitlines()
-    # The shell of busybox writes what its own commands say when it ends.
-    assert {"vm2", "1"} <= set(lines)
-    speed = next(line for line in lines if "bytes" in line)
-    # 4 MiB at 1 MB a second; what a second allows at once comes beforehand.
-    assert float(speed.split(", ")[1].split()[0]) > 2.5, speed
-    assert shown.returncode == 0, shown.stderr
+    # The scratch disk is there.
+    assert "1" in entered.stdout.splitlines()
     assert "never" not in said(site, job)
     assert foreign.returncode != 0
     assert "it has 2" in missing.stderr
