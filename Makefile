@@ -31,8 +31,8 @@ BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
 # Tests, demos and benchmarks start hundreds of processes: they find bytecode, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo demo-embedded demo-sim test test-long test-versions lint bytecode bench docs tools clean man spank \
-        cachemgr.pyz outrider-client integrations
+.PHONY: demo demo-embedded demo-sim test prepared tried test-long test-versions lint bench docs tools clean \
+        man spank with-integrations with-accounting cachemgr.pyz outrider-client integrations
 
 # As root it installs Slurm from Debian if there is none; without one it shows demo-embedded instead.
 demo: $(READY)
@@ -44,25 +44,37 @@ demo-embedded: $(READY)
 demo-sim: $(READY)
 	$(BIN)/outrider sim demo
 
-# Many tests wait for real daemons: some files at a time, each file by itself. What failed is run once more
-# alone, since a daemon can be late on a busy machine: what fails twice fails, and both results are printed.
-# While mypy has one processor, the other compiles what all workers are about to import.
-PYTEST = $(BIN)/python -m pytest
+# Many tests wait for real daemons: some files at a time, each file by itself, and mypy beside them. What failed is
+# run once more alone, since a daemon can be late on a busy machine: what fails twice fails, and both results are
+# printed. Tests that run make are no part of this one.
+PYTEST = env -u MAKEFLAGS -u MAKELEVEL $(BIN)/python -m pytest
 AGAIN  = $(PYTEST) --last-failed --last-failed-no-failures none --maxfail 10
-test: $(READY) tools
-	@$(MAKE) --no-print-directory integrations || echo "tools that users submit with are not tried"
-	$(MAKE) --no-print-directory --jobs 2 lint bytecode
-	$(PYTEST) -n $(AT_ONCE) --dist loadfile || $(AGAIN)
+test:
+	$(MAKE) --no-print-directory --jobs 4 prepared
+	$(MAKE) --no-print-directory --jobs 2 lint tried
+
+# What cannot be had without a network is not tried.
+prepared: $(READY) tools with-integrations with-accounting
+
+with-integrations:
+	@$(MAKE) --no-print-directory $(INTEGRATIONS)/.ready || echo "tools that users submit with are not tried"
+
+with-accounting: tools
+	@$(MAKE) --no-print-directory build/accounting/.ready || echo "Slurm's accounting is not tried"
+
+tried: $(READY)
+	@$(BIN)/python -m compileall -q outrider outrider_client cachemgr testbed bench tools plugins
+	$(PYTEST) --forks $(AT_ONCE) || $(AGAIN)
 
 # The short siblings are in `make test`.
 test-long: export OUTRIDER_TEST_LONG = 1
 test-long: $(READY) tools
-	$(PYTEST) -n 2 --dist loadfile || $(AGAIN)
+	$(PYTEST) --forks 2 || $(AGAIN)
 
 test-versions: $(READY) tools
 	for version in 22.05 24.11 26.05; do \
 	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest \
-	    -n 2 --dist loadfile tests/daemons/slurm/service || exit 1; \
+	    --forks 2 tests/daemons/slurm/service || exit 1; \
 	done
 	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/daemons/slurm/filter tests/daemons/slurm/adapter \
 	  tests/daemons/gridengine/adapter tests/daemons/testbed tests/daemons/systemd tests/unit/plugins/slurm tests/unit/rms tests/contract
@@ -74,10 +86,6 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/vermin -t=3.9- --no-tips --quiet cachemgr outrider_client plugins/pyxis
-
-bytecode: $(READY)
-	@$(BIN)/python -m compileall -q outrider outrider_client cachemgr testbed bench tools plugins
-	-@$(PYTEST) --collect-only -q >/dev/null
 
 bench: $(READY)
 	$(BIN)/python bench/run.py
@@ -94,7 +102,7 @@ build/accounting/.ready: tools/accounting.sh
 
 $(INTEGRATIONS)/.ready: tests/daemons/integrations/requirements.txt
 	$(PYTHON) -m venv $(INTEGRATIONS)
-	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -r $<
 	touch $@
 
 outrider-client:
@@ -113,19 +121,20 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open build/site/index.html; to search it: python3 -m http.server --directory build/site"
 
+# Compiling all that is installed takes longer than what tests import of it, when they do.
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Outrider needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[sim,test]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[sim,test]'
 	touch $@
 
 # What tests compare with or try: an independent network simulator, file systems,
 # readers of images, servers, registries, shells, batch systems (tools/install.sh says how they are kept from
 # starting). Only root can install it; without it those tests are skipped, except in CI, where they fail.
-TOOLS := acl aria2 btrfs-progs cpio curl debootstrap docker-registry e2fsprogs fdisk fish gcc genisoimage gridengine-client \
+TOOLS := acl aria2 btrfs-progs buildah containerd cpio curl debootstrap docker-registry e2fsprogs fdisk fish gcc genisoimage gridengine-client \
          gridengine-drmaa1.0 gridengine-exec gridengine-master groff-base iproute2 \
-         libc6-dev libslurm-dev lua5.4 lz4 munge openssh-client openssh-server openssl parallel prometheus python3-simgrid \
-         qemu-system-x86 qemu-utils rsync skopeo slurm-client slurm-wlm-basic-plugins slurmctld slurmd squashfs-tools systemd util-linux xfsprogs \
+         libc6-dev libslurm-dev lua5.4 lz4 munge openssh-client openssh-server openssl parallel podman postgresql prometheus python3-simgrid \
+         qemu-system-x86 qemu-utils rsync skopeo slurm-client slurm-wlm-basic-plugins slurmctld slurmd squashfs-tools sshfs systemd util-linux xfsprogs \
          xorriso zsh
 
 tools:

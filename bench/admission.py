@@ -21,8 +21,8 @@ from outrider.core.links.deadline_network import DeadlineNetwork
 from outrider.core.links.links import ExclusiveLinks
 from outrider.core.links.network import Network, NetworkLink
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
-from outrider.core.reservations.book import Book, Shipping, Terms
+from outrider.core.reservations.admission import Rejected, admit, assess
+from outrider.core.reservations.book import Book, ReservationPlan, Shipping, Terms
 
 HORIZON_S = 30 * 86_400
 IMAGES = 200
@@ -103,7 +103,7 @@ def measure(
         began = process_time()
         answer = assess(book, workspace, 0, tells_earliest=False)
         decided = process_time()
-        kind = "accepted" if isinstance(answer, Accepted) else "refused"
+        kind = "accepted" if isinstance(answer, ReservationPlan) else "refused"
         taken[kind].append(1000 * (decided - began))
         if isinstance(answer, Rejected):
             began = process_time()

@@ -60,7 +60,7 @@ from outrider.service.requests import (
     Ticked,
 )
 from outrider.service.settings import Settings
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite.store import SqliteStore
 
 LIMIT_MS = 200.0
 """What an event may take."""

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -120,21 +121,33 @@ def ask(host: str, method: str, path: str, body: bytes = b"", kind: str = "") ->
     return (answer.getheader("location") or "").partition(f":{PORT}")[2]
 
 
-def push(host: str, name: str, layers: Sequence[bytes]) -> Pushed:
-    sizes: dict[str, int] = {}
+def push_blob(host: str, name: str, data: bytes) -> dict[str, object]:
+    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    ask(host, "PUT", f"{ask(host, 'POST', f'/v2/{name}/blobs/uploads/')}&digest={digest}", data)
+    return {"digest": digest, "size": len(data)}
 
-    def blob(data: bytes) -> dict[str, object]:
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        ask(host, "PUT", f"{ask(host, 'POST', f'/v2/{name}/blobs/uploads/')}&digest={digest}", data)
-        sizes[digest] = len(data)
-        return {"digest": digest, "size": len(data)}
 
-    parts = [{"mediaType": f"{KIND}.layer.v1.tar", **blob(layer)} for layer in layers]
-    settings = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": list(sizes)}}
-    config = {"mediaType": f"{KIND}.config.v1+json", **blob(json.dumps(settings).encode())}
+def push_manifest(host: str, name: str, config: dict[str, object], layers: list[dict[str, object]]) -> bytes:
     kind = f"{KIND}.manifest.v1+json"
-    text = json.dumps({"schemaVersion": 2, "mediaType": kind, "config": config, "layers": parts}).encode()
+    text = json.dumps({"schemaVersion": 2, "mediaType": kind, "config": config, "layers": layers}).encode()
     ask(host, "PUT", f"/v2/{name}/manifests/v1", text, kind)
+    return text
+
+
+def push_file(host: str, name: str, data: bytes) -> None:
+    """One file, as Apptainer and oras push it."""
+    config = {"mediaType": "application/vnd.sylabs.sif.config.v1+json", **push_blob(host, name, b"{}")}
+    layer = {"mediaType": "application/vnd.sylabs.sif.layer.v1.sif", **push_blob(host, name, data)}
+    push_manifest(host, name, config, [layer])
+
+
+def push(host: str, name: str, layers: Sequence[bytes]) -> Pushed:
+    parts = [{"mediaType": f"{KIND}.layer.v1.tar", **push_blob(host, name, layer)} for layer in layers]
+    diffs = [part["digest"] for part in parts]
+    settings = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": diffs}}
+    config = {"mediaType": f"{KIND}.config.v1+json", **push_blob(host, name, json.dumps(settings).encode())}
+    sizes = {str(part["digest"]): int(str(part["size"])) for part in (*parts, config)}
+    text = push_manifest(host, name, config, parts)
     return Pushed(name, hashlib.sha256(text).hexdigest(), sizes)
 
 
@@ -163,10 +176,15 @@ def brought(nodes: Sequence[Node], registry: str, image: Pushed) -> float:
     uri = f"docker://{registry}:{PORT}/{image.name}:v1@sha256:{image.digest}"
     pin = {"owner": image.name, "until_s": CLOCK.now_s() + 3_600}
     began_s = CLOCK.monotonic_s()
-    for number, node in enumerate(nodes):
+
+    def told(number: int) -> None:
         above = [f"relay://{each.address}:{RELAY_PORT}/sha256:{image.digest}" for each in nodes[:number][-2:]]
         sources = [*reversed(above), uri]
-        node.ask("add", uri=uri, digest=image.digest, format="layers", sources=sources, pin=pin)
+        nodes[number].ask("add", uri=uri, digest=image.digest, format="layers", sources=sources, pin=pin)
+
+    # As the service does it: each asks the registry for the manifest first.
+    with ThreadPoolExecutor(len(nodes)) as crew:
+        list(crew.map(told, range(len(nodes))))
     for node in reversed(nodes):
         until("the image is on all nodes", node.has_ended)
     return CLOCK.monotonic_s() - began_s

@@ -53,6 +53,7 @@ BENCHMARKS = (
     Benchmark(name="hook", brief=("--size=256MiB",)),
     Benchmark(name="relay", brief=("--nodes=8", "--mib=64")),
     Benchmark(name="layers", brief=("--mib=200",)),
+    Benchmark(name="apptainer"),
     Benchmark(name="machines", brief=("--rounds=1", "--memory-mib=128,512")),
     # The service.
     Benchmark(name="service", brief=("--nodes=2000", "--reservations=2000", "--times=2")),

@@ -22,7 +22,7 @@ from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk, Event
 from outrider.service.ports import Call, Carry, Finished, FoundImage, Look, Result, TellNode
 from outrider.service.requests import Asked, Caller, Reserve, Ticked
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite.store import SqliteStore
 
 LEAD_S = 400
 """So long before the present the nodes are first seen: all have reported when it comes."""

@@ -148,7 +148,7 @@ class BookingSystem:
         if self._booked().pop(name, None) is not None:
             self._journal.write({"name": name, "nodes": []})
 
-    def bind(self, job: str, reservation: str | None) -> NoReturn:
+    def bind(self, job: str, reservation: str | None, limit_s: int | None = None) -> NoReturn:
         raise _no_jobs()
 
     def hold(self, job: str, reason: str) -> NoReturn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Union
 from urllib.parse import quote, urlencode
@@ -44,6 +44,7 @@ _ERRORS: dict[str, type[OutriderError]] = {
     "invalid": InputError,
     "unavailable": UnavailableError,
     "busy": UnavailableError,
+    "converting": UnavailableError,
 }
 
 
@@ -80,10 +81,20 @@ class Transport:
     """The service behind a door; a text is a socket's path. Every method returns the answer's JSON or
     raises a OutriderError."""
 
-    def __init__(self, door: Door | str, clock: Clock, *, timeout_s: int = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        door: Door | str,
+        clock: Clock,
+        *,
+        timeout_s: int = TIMEOUT_S,
+        waiting: Callable[[str], None] | None = None,
+    ) -> None:
+        """`waiting` is told how far an image is that is being made, each time that the service says so: an
+        answer is waited for until `timeout_s` after that."""
         self._door: Door = SocketDoor(door) if isinstance(door, str) else door
         self._clock = clock
         self._timeout_s = timeout_s
+        self._waiting = waiting
         self._has_answered = False
 
     def get(self, path: str, query: Query | None = None) -> Json:
@@ -125,20 +136,26 @@ class Transport:
             content = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogateescape")
             headers["Content-Type"] = "application/json"
         answer = self._answered(method, target, content, headers)
-        self._has_answered = True
         return self._understood(answer)
 
     def _answered(self, method: str, target: str, content: bytes | None, headers: dict[str, str]) -> _Answer:
         """The answer, asked for again while the service restarts or is too busy to take it on."""
         began_s = self._clock.monotonic_s()
         pause_s = PAUSE_S
-        is_sent = False
+        is_sent = is_waiting = False
         while True:
             left_s = began_s + self._timeout_s - self._clock.monotonic_s()
             try:
                 answer = self._once(method, target, content, headers, max(left_s, 1.0))
                 wanted_s = float(answer.retry_after_s) if answer.status == 503 else 0.0
-                if not wanted_s or wanted_s > left_s:
+                self._has_answered = True
+                words = _progress(answer) if wanted_s else ""
+                if self._waiting is not None and (words or is_waiting):
+                    self._waiting(words)
+                is_waiting = bool(words)
+                if words:
+                    began_s = self._clock.monotonic_s()
+                elif not wanted_s or wanted_s > left_s:
                     return answer
             except NotThere as error:
                 if not (self._has_answered or is_sent):
@@ -232,6 +249,17 @@ class Transport:
             f"what answers on {self._door.name} is not outriderd, or one of another version{detail}: "
             f"see outrider --version, and {self._door.way}"
         )
+
+
+def _progress(answer: _Answer) -> str:
+    """How far an image is that is being made; nothing if the answer is another one."""
+    try:
+        found = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(found, dict) or found.get("code") != "converting":
+        return ""
+    return printable_line(str(found.get("message") or "it is being made"))
 
 
 def new_key() -> str:

@@ -24,8 +24,8 @@ BY_OPTIONS = "(options)"
 """What errors call a workspace that was made of options."""
 OPTIONS = (
     "nodes", "instances_per_node", "cpus", "memory", "gpus", "duration", "start", "finish_by",
-    "open_from", "open_until", "ready_within", "when_file", "when_job", "when_time", "when_call",
-    "when_source", "until_event", "preemptible", "options",
+    "least_piece", "open_from", "open_until", "ready_within", "when_file", "when_job", "when_time",
+    "when_call", "when_source", "until_event", "preemptible", "options",
 )  # fmt: skip
 """Keys of a deployment that can be given beside the workspace."""
 

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 import cachemgr
 import outrider
 import outrider_client
+from cachemgr.base.errors import NoDaemon
+from cachemgr.network.client import SOCKET as NODE_SOCKET
+from cachemgr.network.client import DaemonClient
 from outrider.cli.demo.images import write_image
 from outrider.cli.installing.common.pyz import pack
 from outrider.cli.installing.common.shipped import package_file, shipped
@@ -201,8 +204,11 @@ class ClusterSite(Generic[C]):
         """Start the server of images again after `cluster.kill("images", "images")`."""
         self.cluster.boot([IMAGES])
 
-    def asked(self, node: str, *words: str) -> dict[str, object]:
-        """What a node's daemon answers root."""
+    def asked(self, node: str, verb: str, name: str | None = None) -> dict[str, object]:
+        """What a node's daemon answers root; where none runs, what the command finds."""
+        with suppress(NoDaemon), DaemonClient(self.cluster.from_outside(node, NODE_SOCKET)) as daemon:
+            return daemon.ask(verb, {"name": name})
+        words = [verb] if name is None else [verb, name]
         answer = json.loads(self.cluster.run(node, [CACHEMGR, *words, "--json"]).stdout)
         assert isinstance(answer, dict)
         return answer

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from tests.amount import LONG
-from tests.scheduling import LongestFirst, ordered
+from tests.forks import ForkedRun
+from tests.scheduling import ordered
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--forks", type=int, default=0, help="so many workers, forked when all is collected")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if count := config.getoption("forks"):
+        config.pluginmanager.register(ForkedRun(config, count))
     # A machine that is busy takes longer over an example, which says nothing about the product.
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
@@ -25,18 +31,10 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput") or config.getoption("forks"):
         items[:] = ordered(items)
     if os.environ.get(LONG):
         return
     for item in items:
         if item.get_closest_marker("long"):
             item.add_marker(pytest.mark.skip(reason=f"takes long, and a short test is like it: {LONG}=1"))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst | None:
-    if config.getvalue("dist") != "loadfile":
-        return None
-    config.option.loadscopereorder = False
-    return LongestFirst(config, log)

@@ -1,4 +1,4 @@
-"""Which worker of pytest-xdist gets which files: long ones first, and what shares daemons to one worker."""
+"""Which worker gets which files: long ones first, and what shares daemons to one worker."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from collections.abc import Iterable
 from pathlib import PurePath
 
 import pytest
-from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
-from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
-# A minute's file that begins last keeps everybody waiting, and xdist by itself begins with those that have
-# many tests, which are the short ones. The longest comes first.
+# A minute's file that begins last keeps everybody waiting: the longest comes first.
 LONGEST_FIRST = (
     "tests/daemons/slurm/service/test_machines_make_way.py",
     "tests/contract/test_contract_of_jobs.py",
@@ -58,19 +55,6 @@ WAITING = ("tests/contract", "tests/daemons", "tests/security/test_")
 SHARING = ("tests/daemons/demo",)
 # One worker of so many computes while the others wait: by themselves they leave a processor idle.
 COMPUTING = 4
-
-
-class LongestFirst(LoadFileScheduling):  # type: ignore[misc]
-    """Files, or folders that share daemons, in the order in which they were collected; some workers take
-    those first that compute, the others those that wait."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return unit_of(nodeid)
-
-    def _assign_work_unit(self, node: WorkerController) -> None:
-        computes = self.nodes.index(node) < self.numnodes // COMPUTING
-        self.workqueue.move_to_end(next_unit(self.workqueue, computes=computes), last=False)
-        super()._assign_work_unit(node)
 
 
 def next_unit(units: Iterable[str], *, computes: bool) -> str:

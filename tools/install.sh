@@ -15,16 +15,25 @@ unconfigured() {
         SGE_ROOT=/var/lib/gridengine SGE_CELL=default 'SGE_ARCH=`"$SGE_ROOT/util/arch"`' >"$defaults"
 }
 
-# A registry that anybody may push to is not to run on a machine because of tests.
+# Neither a registry that anybody may push to nor a container runtime is to run on a machine because of tests.
 unstarted() {
-    unit=/etc/systemd/system/docker-registry.service
+    unit=/etc/systemd/system/$1.service
     [ -e "$unit" ] || { mkdir -p "${unit%/*}" && ln -sf /dev/null "$unit"; }
+}
+
+# Tests begin database servers of their own, too: the package is to make and start none.
+clusterless() {
+    file=/etc/postgresql-common/createcluster.conf
+    [ -e "$file" ] || { mkdir -p "${file%/*}" && echo "create_main_cluster = false" >"$file"; }
 }
 
 [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 1
 apt-get update -qq || exit 1
 dpkg -s gridengine-common >/dev/null 2>&1 || unconfigured
-dpkg -s docker-registry >/dev/null 2>&1 || unstarted
+for package in docker-registry containerd; do
+    dpkg -s "$package" >/dev/null 2>&1 || unstarted "$package"
+done
+dpkg -s postgresql-common >/dev/null 2>&1 || clusterless
 # Grid Engine's packages want a mail reader, and that wants something that sends mail. Where there is none,
 # the smallest will do: without it, apt would bring a mail server.
 [ -e /usr/sbin/sendmail ] || set -- "$@" msmtp-mta

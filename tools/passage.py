@@ -46,7 +46,7 @@ PACKAGES = ("outrider.", "cachemgr.")
 RESERVATION = frozenset(
     (
         *("ReserveBody", "WorkspaceFile", "Workspace", "Reserve", "Asked", "Wish"),
-        *("Accepted", "Document", "ReservationRecord", "Live", "Reservation"),
+        *("Document", "ReservationRecord", "Live", "Reservation"),
     )
 )
 IMAGE_ORDER = frozenset(

@@ -58,7 +58,7 @@ def copy(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> CopySta
 def copy_bytes(node: NodeContext, image: PoolImage) -> int:
     """What the instance of a job that asks for nothing in particular takes of the pool."""
     try:
-        method = node.maker.choose(image, None, is_writable=is_writable_unasked(image.format))
+        method = node.maker.choose(image, None, is_writable=is_writable_unasked(node.maker, image))
     except Unsuitable:
         return 0
     return node.maker.taken_bytes(method, image)
@@ -155,7 +155,7 @@ def _make(node: NodeContext, task: CopyTask) -> None:
         label=LABEL,
         uid=os.geteuid(),
         until_s=task.until_s,
-        is_writable=is_writable_unasked(task.image.format),
+        is_writable=is_writable_unasked(node.maker, task.image),
         watch=watch,
     )
     node.copyist.note_made(task)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import SystemClock
+from cachemgr.base.cores import forbid_cores
 from cachemgr.base.disk import FileLock, RealDisk
 from cachemgr.base.errors import BadRequest, CacheError, InUse
 from cachemgr.base.rate import RateLimit
@@ -103,6 +104,7 @@ def run(config: NodeConfig, environment: Mapping[str, str], stream: TextIO) -> i
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: stopping.set())
     have_descriptors()
+    forbid_cores()
     try:
         serve(config, environment, log, stopping)
     except CacheError as error:

@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 
 from cachemgr.base.errors import BadRequest, Unsuitable
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cachemgr.pool.instance_book import Maker
+    from cachemgr.pool.records import PoolImage
+
 NEEDS = {
     "reflink": "a file system that shares blocks (XFS or btrfs)",
     "bind": "root, to mount",
@@ -85,9 +90,16 @@ METHODS: Mapping[str, Method] = {
 }
 
 
-def is_writable_unasked(image_format: str) -> bool:
-    """Whether an instance is writable if nobody has said whether it has to be."""
-    return image_format not in OPENED_READ_ONLY
+def is_writable_unasked(maker: Maker, image: PoolImage) -> bool:
+    """Whether an instance is writable if nobody has said whether it has to be. A container's file system is
+    as good read-only, where the node cannot lay anything over it."""
+    if image.format != "squashfs":
+        return image.format not in OPENED_READ_ONLY
+    try:
+        maker.choose(image, None, is_writable=True)
+    except Unsuitable:
+        return False
+    return True
 
 
 def choose(

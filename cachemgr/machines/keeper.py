@@ -16,10 +16,10 @@ from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool, Unsuitable
 from cachemgr.machines import states
 from cachemgr.machines.guest import channel
-from cachemgr.machines.layers import layer_name, layers_of, remove_layers, thaw, virtual_bytes
 from cachemgr.machines.qemu import process
 from cachemgr.machines.qemu.accelerator import find_facts
 from cachemgr.machines.qemu.command import CommandParts, command_line, most_file_bytes
+from cachemgr.machines.qemu.layers import layer_name, layers_of, remove_layers, thaw, virtual_bytes
 from cachemgr.machines.qemu.merging import dismiss_merge, merge_is_done
 from cachemgr.machines.qemu.mirror import let_go_of_mirrors
 from cachemgr.machines.qemu.monitor import QemuMonitor, QemuRefused, listening
@@ -41,7 +41,7 @@ STATE = "state."
 # What is made here. Nothing else in a machine's folder is ever deleted, and a folder that holds anything else
 # becomes no machine's: somebody may have named the wrong one.
 OWN_FILE = re.compile(
-    r"machine\.json|lock|busy|qemu\.log|console\.log|(monitor|signals|console|memory|disk)\.sock"
+    r"machine\.json|lock|busy|qemu\.log|console\.log|(monitor|signals|console|memory|disk|card|switch)\.sock"
     r"|(job|seed)\.iso|work\.tar|work\.out|out|err|control|(out|err)\.told(\.new)?|state\.[0-9]{1,9}(\.new)?"
     r"|[a-z][a-z0-9]{0,14}\.[0-9]{1,9}\.qcow2|\.machine\.json\.[0-9]{1,20}-[0-9]{1,20}\.new"
 )

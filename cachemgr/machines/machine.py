@@ -17,7 +17,7 @@ from cachemgr.machines import states
 from cachemgr.machines.guest import channel
 from cachemgr.machines.guest.archive import unpack
 from cachemgr.machines.keeper import LOOK_S, MachineKeeper, MachineStatus, check_user, state_name
-from cachemgr.machines.layers import (
+from cachemgr.machines.qemu.layers import (
     MERGED_LAYERS,
     MOST_LAYERS,
     freeze,
@@ -203,7 +203,7 @@ class Machine(MachineKeeper):
         with self.alone():
             record = self.known()
             job = record.wish.job
-            if record.state != states.ENDED or job is None or job.folder is None:
+            if record.state != states.ENDED or job is None or job.folder is None or not job.brings_back:
                 raise states.refused(record.name, record.state, "give a working folder back", record.reason)
             if not channel.is_copied(self.site.disk, self.folder):
                 raise WrongBytes(

@@ -20,7 +20,7 @@ from cachemgr.machines import states
 from cachemgr.machines.guest import channel
 from cachemgr.machines.handover import TOKEN_BYTES, copy_bytes, copy_files
 from cachemgr.machines.keeper import check_user
-from cachemgr.machines.layers import make_layers
+from cachemgr.machines.qemu.layers import make_layers
 from cachemgr.machines.qemu.mirror import end_mirror, expect_migration, mirror, wait_for_mirror
 from cachemgr.machines.qemu.monitor import QemuRefused
 from cachemgr.machines.qemu.saving import NO_LIMIT_BYTES_PER_S, check_files, digest_file

@@ -53,6 +53,14 @@ class CaughtSignals:
         return self._caught.pop(0) if self._caught else None
 
 
+class Companions:
+    """Other machines of the same job; a job of one machine has none."""
+
+    def look(self) -> MachineStatus | None:
+        """Deal with what has become of them; this machine's status, if something was done with it."""
+        return None
+
+
 def run(
     machine: Machine,
     wish: MachineWish,
@@ -60,12 +68,13 @@ def run(
     grace_s: float,
     caught: CaughtSignals | None = None,
     is_up: Callable[[], None] | None = None,
+    others: Companions | None = None,
 ) -> int:
     """Start the machine, or find it, or resume it; wait for its end; the exit status of its job.
 
     `is_up` is called once the guest runs, and not if it does not come to that.
     """
-    caught = caught or CaughtSignals()
+    caught, others = caught or CaughtSignals(), others or Companions()
     output = JobOutput(machine)
     status = _begun(machine, wish)
     if is_up is not None and status.record.state in states.RUNS:
@@ -76,6 +85,10 @@ def run(
         number = caught.next()
         if number is not None:
             status = _heeded(machine, number, grace_s) or status
+            continue
+        done = others.look()
+        if done is not None:
+            status = done
             continue
         looks += 1
         has_ended = channel.exit_status(machine.site.disk, machine.folder) is not None
@@ -120,7 +133,7 @@ def _ended(machine: Machine, status: MachineStatus) -> int:
         return SUSPENDED_STATUS
     job = record.wish.job
     if record.state == states.ENDED and record.exit_status is not None:
-        if job is not None and job.folder is not None:
+        if job is not None and job.folder is not None and job.brings_back:
             machine.collect()
         return record.exit_status
     if record.state == states.ENDED and job is None:
@@ -137,12 +150,13 @@ class JobOutput:
     between makes a piece come twice, and never go missing.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, fds: tuple[int, int] = (1, 2)) -> None:
         self._folder = machine.folder
+        self._fds = fds
         self._at: dict[str, int] = {}
 
     def pass_on(self) -> None:
-        for name, fd in ((channel.OUT_FILE, 1), (channel.ERR_FILE, 2)):
+        for name, fd in zip((channel.OUT_FILE, channel.ERR_FILE), self._fds):
             with suppress(FileNotFoundError), open(f"{self._folder}/{name}", "rb") as source:
                 at = self._at.get(name)
                 source.seek(self._passed_on(name, fd) if at is None else at)

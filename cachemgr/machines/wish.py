@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from cachemgr.base.errors import BadRequest
 from cachemgr.instances.context import checked_context
+from cachemgr.machines.network.place import ClusterPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,6 +80,10 @@ class MachineJob:
     """Where standard output and error go; without a path they stay in the machine's folder."""
     left_out: tuple[str, ...] = ()
     """Files of the working folder that are the node's alone, such as those that the output goes to."""
+    brings_back: bool = True
+    """Whether the working folder is copied back."""
+    waits: bool = False
+    """Whether the script begins when it is told to (GO), and not as soon as the guest is ready."""
 
     def __post_init__(self) -> None:
         if not self.script:
@@ -108,6 +113,7 @@ class MachineWish:
     network: str = "none"
     context: Mapping[str, Any] | None = None
     job: MachineJob | None = None
+    cluster: ClusterPlace | None = None
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
@@ -163,6 +169,13 @@ def read_wish(plain: object) -> MachineWish:
         pairs = pairs.items() if isinstance(pairs, dict) else pairs
         job["environment"] = tuple((str(name), str(value)) for name, value in pairs)
         found["job"] = MachineJob(**job)
+    if found.get("cluster") is not None:
+        place = _fields(found["cluster"], ClusterPlace, "a place among machines")
+        for key in ("names", "addresses"):
+            if not isinstance(place[key], (list, tuple)):
+                raise BadRequest(f"{key} are a list")
+            place[key] = tuple(str(each) for each in place[key])
+        found["cluster"] = ClusterPlace(**place)
     return MachineWish(**found)
 
 

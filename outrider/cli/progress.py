@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from cachemgr.base.clock import MonotonicClock
+
 PATIENCE_S = 1.0
 _WIDTH = 30
+EVERY_S = 30.0
 
 
 @contextmanager
@@ -26,6 +29,26 @@ def progress(what: str, clock: Callable[[], float] = perf_counter) -> Iterator[C
         yield bar.show
     finally:
         bar.end()
+
+
+class NewsLine:
+    """What is waited for: on a terminal one line that changes; else a line now and then, in a log."""
+
+    def __init__(self, clock: MonotonicClock) -> None:
+        self._clock = clock
+        self._told_s: float | None = None
+        self._width = 0
+
+    def show(self, words: str) -> None:
+        """Without words it is over."""
+        now_s = self._clock.monotonic_s()
+        if sys.stderr.isatty():
+            end = "" if words else "\r"
+            print(f"\r{words.ljust(self._width)}", end=end, file=sys.stderr, flush=True)
+            self._width = len(words)
+        elif words and (self._told_s is None or now_s - self._told_s >= EVERY_S):
+            print(f"outrider: {words}", file=sys.stderr, flush=True)
+            self._told_s = now_s
 
 
 class _Bar:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from outrider.core.model import Workspace
-from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.book import ReservationPlan
 
 MOST_ALTERNATIVES = 5
@@ -43,7 +43,7 @@ class Alternative:
     plan: ReservationPlan
 
 
-Ask = Callable[[Workspace, bool], Accepted | Rejected]
+Ask = Callable[[Workspace, bool], ReservationPlan | Rejected]
 """What a workspace would be answered now, with nothing changed; and whether to tell the earliest start, which
 takes much longer than a plain no."""
 
@@ -58,13 +58,14 @@ def alternatives(
 ) -> tuple[Alternative, ...]:
     """What would be accepted instead, in the order of the kinds, without two of the same terms.
 
-    Each would still be in time if it were asked for `delay_s` later. `lengths` says for how long one node is
-    free from the request's start on, two are, and so on, if that is known: what has no nodes is not asked.
+    Each would still be in time if it were asked for `delay_s` later. `lengths` says for how long there is
+    room for one instance from the request's start on, for two, and so on, if that is known: what has no room
+    is not asked about.
     """
 
-    def ask_for_later(asked: Workspace, tells_earliest: bool) -> Accepted | Rejected:
+    def ask_for_later(asked: Workspace, tells_earliest: bool) -> ReservationPlan | Rejected:
         answer = ask(asked, tells_earliest)
-        if isinstance(answer, Accepted) and not _can_wait(answer.plan, now_s + delay_s):
+        if isinstance(answer, ReservationPlan) and not _can_wait(answer, now_s + delay_s):
             return Rejected(refusal=rejected.refusal)
         return answer
 
@@ -129,8 +130,8 @@ def _at_or_after(
 
 def _asked(kind: AlternativeKind, workspace: Workspace, ask: Ask) -> Iterator[Alternative]:
     answer = ask(workspace, False)
-    if isinstance(answer, Accepted):
-        yield Alternative(kind=kind, workspace=workspace, plan=answer.plan)
+    if isinstance(answer, ReservationPlan):
+        yield Alternative(kind=kind, workspace=workspace, plan=answer)
 
 
 def _fewer_nodes(workspace: Workspace, rejected: Rejected, ask: Ask) -> Alternative | None:
@@ -181,8 +182,8 @@ def _largest(
         number = first if first is not None and least <= first <= most else (least + most + 1) // 2
         workspace = made(number)
         answer = ask(workspace, False)
-        if isinstance(answer, Accepted):
-            found = Alternative(kind=kind, workspace=workspace, plan=answer.plan)
+        if isinstance(answer, ReservationPlan):
+            found = Alternative(kind=kind, workspace=workspace, plan=answer)
             # It has been counted: there is no room for more.
             least = most + 1 if number == first else number + 1
         else:

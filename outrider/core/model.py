@@ -58,6 +58,8 @@ class Image:
     size_bytes: int
     digest: str = ""
     parts: tuple[ImagePart, ...] = ()
+    made_s: int = 0
+    """When it is expected to be there at all, if it is only being made: it is planned, and not promised."""
 
     def __post_init__(self) -> None:
         if not self.uri:

@@ -21,7 +21,7 @@ from outrider.core.leases.admission import AdmissionPolicy, WithinMaximumRate, f
 from outrider.core.leases.pricing import PriceList
 from outrider.core.model import Reservation, Workspace
 from outrider.core.options.admission import OptionsAnswer, assess_options
-from outrider.core.reservations.admission import Accepted, Policy, Rejected, admit, assess
+from outrider.core.reservations.admission import Policy, Rejected, admit, assess
 from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.reservations.bundles import BundleAnswer, admit_each, admit_roles
 from outrider.core.reservations.moving import MadeWay, MovedLease, make_way
@@ -60,7 +60,7 @@ class LeaseRules:
 class Decided:
     """What became of a request for a reservation, which runs had to move for it, and which leases."""
 
-    admission: Accepted | Rejected
+    admission: ReservationPlan | Rejected
     moved: tuple[BestEffortRun, ...] = ()
     moved_leases: tuple[MovedLease, ...] = ()
     yielded: tuple[YieldedLease, ...] = ()
@@ -124,7 +124,7 @@ class Scheduler:
         """Those whose event has not come yet."""
         self._forgotten_s = 0
 
-    def what_if(self, workspace: Workspace, now_s: int) -> Accepted | Rejected:
+    def what_if(self, workspace: Workspace, now_s: int) -> ReservationPlan | Rejected:
         """The answer that `reserve` would give now."""
         return self._decide(workspace, now_s, is_plan=True, tells_earliest=True).admission
 
@@ -140,8 +140,8 @@ class Scheduler:
         if answer.chosen is None:
             return answer, None
         decided = self.reserve(answer.chosen.workspace, now_s)
-        assert isinstance(decided.admission, Accepted)
-        return replace(answer, reservation=decided.admission.reservation), decided
+        entry = self.book.entries[answer.chosen.workspace.name]
+        return replace(answer, reservation=entry.reservation), decided
 
     def _decide(self, workspace: Workspace, now_s: int, *, is_plan: bool, tells_earliest: bool) -> Decided:
         book = self.book
@@ -168,9 +168,9 @@ class Scheduler:
         give_back(self.board, holds)
         moved, freed, yielded = _changed(found)
         if found is not None:
-            admission = Accepted(plan=found.plan, reservation=None if is_plan else found.reservation)
+            admission = found.plan
         runs: tuple[BestEffortRun, ...] = ()
-        if isinstance(admission, Accepted) and not is_plan:
+        if isinstance(admission, ReservationPlan) and not is_plan:
             book.expect_arrivals(now_s)
             runs = self._clear(workspace.name, moved, freed, now_s)
         price = review.price

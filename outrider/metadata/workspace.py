@@ -198,6 +198,12 @@ class DeploymentSection(Section):
     finish_by_s: Instant | None = Field(
         None, alias="finish_by", description="when it has ended, at the latest"
     )
+    least_piece_s: Duration | None = Field(
+        None,
+        alias="least_piece",
+        description="with finish_by: it may be had in several pieces, each with at least so much of its "
+        "duration, for jobs that go on from their checkpoints",
+    )
     open_from_s: Instant | None = Field(
         None, alias="open_from", description="from when on nodes and image are ready for an event"
     )
@@ -283,6 +289,17 @@ class DeploymentSection(Section):
         if self.instances > MOST_INSTANCES:
             contradiction(f"{self.instances} instances are too many: at most {MOST_INSTANCES}", "nodes")
         _check_window(self)
+        if self.least_piece_s is not None and self.finish_by_s is None:
+            contradiction("is for what has to end by a time: give finish_by, too", "least_piece")
+        if self.least_piece_s is not None and self.preemptible:
+            contradiction(
+                "is not for what may yield, since its pieces stay where they are: leave out preemptible",
+                "least_piece",
+            )
+        if self.least_piece_s is not None and self.options:
+            contradiction(
+                "is not for what may be carried out in several ways: leave out options", "least_piece"
+            )
         if self.options and self.open_from_s is not None:
             contradiction("are not for what waits for an event: leave out options or open_from", "options")
         if self.finish_by_s is not None:

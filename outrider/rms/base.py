@@ -250,11 +250,12 @@ class BatchSystem(Protocol):
         if the reservation is not ours.
         """
 
-    def bind(self, job: str, reservation: str | None) -> None:
+    def bind(self, job: str, reservation: str | None, limit_s: int | None = None) -> None:
         """Let a job that has not started run in that reservation and nowhere else; None unbinds.
+        With `limit_s` it may run for so long from now on, whatever it has asked for.
 
-        `Refused` if the job's user may not use it, or if the job has started elsewhere.
-        Binding neither holds nor releases.
+        `Refused` if the job's user may not use it, or if the job has started elsewhere; with a limit also
+        where a job stays in the reservation that it has. Binding neither holds nor releases.
         """
 
     def hold(self, job: str, reason: str) -> None:

@@ -333,6 +333,9 @@ class FoundImage:
     uri: str = ""
     parts: tuple[ImagePart, ...] = ()
     """Of one that stays in its layers, the blobs of which it consists."""
+    made_s: int | None = None
+    """When it is expected to be made, if it is only being converted: its size is expected, too, and it has
+    no digest. It may be planned, and not promised."""
     usable_until_s: int | None = None
     """When its address or the key to it expires: it has to be on its nodes by then."""
 
@@ -360,7 +363,12 @@ class ImageTrouble(Exception):
 
 
 class NotYet(ImageTrouble):
-    """Nor can it be said yet what there is: it is being converted; the message says how far that is."""
+    """Nor can it be said yet what there is: it is being converted; the message says how far that is.
+    `expected` is what is to be there, and when, if earlier conversions tell."""
+
+    def __init__(self, words: str, expected: FoundImage | None = None) -> None:
+        super().__init__(words)
+        self.expected = expected
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

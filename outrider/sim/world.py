@@ -16,8 +16,8 @@ from outrider.core.besteffort.board import BestEffortRun
 from outrider.core.besteffort.suspension import Segment, instant_of
 from outrider.core.images.pools import Stay
 from outrider.core.model import LeasePiece, Node, Reservation, Transfer, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected
-from outrider.core.reservations.book import BookEntry
+from outrider.core.reservations.admission import Rejected
+from outrider.core.reservations.book import BookEntry, ReservationPlan
 from outrider.core.reservations.preempting import YieldedLease
 from outrider.core.scheduler import Decided
 from outrider.sim.faults import Fault, LinkFault, NodeFault
@@ -184,13 +184,13 @@ class Simulation:
         answer, submission = reserve(self.scheduler, submission, self.now_s)
         self._submissions[workspace.name] = submission
         self.outcome.workspaces[workspace.name] = submission.workspace
-        self._note_offer(submission, answer.price, isinstance(answer.admission, Accepted), answer.is_too_dear)
+        self._note_offer(
+            submission, answer.price, isinstance(answer.admission, ReservationPlan), answer.is_too_dear
+        )
         if isinstance(answer.admission, Rejected):
             self.outcome.refused.append((submission, answer.admission))
             return
-        reservation = answer.admission.reservation
-        assert reservation is not None
-        self._accepted(reservation, submission, answer.moved)
+        self._accepted(workspace.name, answer.moved)
         self._follow_leases(answer)
 
     def _follow_leases(self, answer: Decided) -> None:
@@ -214,7 +214,7 @@ class Simulation:
             self.outcome.refused += [(part, rejected) for part in parts]
             return
         for reservation in decided.answer.reservations:
-            self._accepted(reservation, self._submissions[reservation.workspace.name], moved)
+            self._accepted(reservation.workspace.name, moved)
             moved = ()
 
     def _note_offer(
@@ -229,7 +229,9 @@ class Simulation:
         assert submission.open_until_s is not None
         workspace, until_s = submission.workspace, submission.open_until_s
         answer = self.scheduler.reserve_open(workspace, until_s, submission.within_s, self.now_s)
-        self._note_offer(submission, answer.price, isinstance(answer.admission, Accepted), answer.is_too_dear)
+        self._note_offer(
+            submission, answer.price, isinstance(answer.admission, ReservationPlan), answer.is_too_dear
+        )
         if isinstance(answer.admission, Rejected):
             self.outcome.refused.append((submission, answer.admission))
             return
@@ -330,11 +332,9 @@ class Simulation:
             self._watch_links()
             self._wake()
 
-    def _accepted(
-        self, reservation: Reservation, submission: TraceSubmission, moved: Sequence[BestEffortRun]
-    ) -> None:
+    def _accepted(self, name: str, moved: Sequence[BestEffortRun]) -> None:
         """A reservation begins and ends; the runs that made way for it go on elsewhere or later."""
-        self._expect(reservation, submission)
+        self._expect(self.scheduler.book.entries[name].reservation, self._submissions[name])
         for run in moved:
             self._follow(run)
         self._watch_links()
@@ -444,7 +444,6 @@ class Simulation:
         workspace = reservation.workspace
         self.outcome.late = [late for late in self.outcome.late if late is not reservation]
         if reservation.start_s >= self.now_s:
-            submission = self._submissions[workspace.name]
             anew = replace(
                 workspace,
                 start_s=reservation.start_s,
@@ -453,8 +452,8 @@ class Simulation:
                 ready_within_s=None,
             )
             answer = self.scheduler.reserve(anew, self.now_s, tells_earliest=False)
-            if isinstance(answer.admission, Accepted) and answer.admission.reservation is not None:
-                self._accepted(answer.admission.reservation, submission, answer.moved)
+            if isinstance(answer.admission, ReservationPlan):
+                self._accepted(workspace.name, answer.moved)
                 return
         self.outcome.broken.append(reservation)
 

@@ -81,6 +81,13 @@ class TooMuch(StoreError):
     code = "store-too-much"
 
 
+class NotLeader(StoreError):
+    """Another head leads, or this one cannot show that it does."""
+
+    exit_code = 30
+    code = "store-not-leader"
+
+
 _BY_RESULT: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_FULL: (Full, "its disk has no room: free some and try again"),
     sqlite3.SQLITE_READONLY: (ReadOnly, "it cannot be written: see who owns it, its folder and its mount"),

@@ -124,9 +124,14 @@ local function comment_of(job_desc)
   return comment:sub(#metadata.STOP + 2), true
 end
 
+-- Whether a reservation is a piece of a lease, whose jobs go on in the next one.
+local function is_piece(reservation)
+  return type(reservation) == "string" and reservation:find("%-%d+%.p%d+$") ~= nil
+end
+
 -- Why a job cannot be requeued for a reservation, as its user says it can; nil if it can.
 local function unyielding(job_desc, is_held)
-  if not is_held then
+  if not is_held and not is_piece(read(job_desc, "reservation")) then
     return "preemptible: a job in a reservation makes way for nobody: leave it out"
   end
   if not read(job_desc, "script") then
@@ -138,14 +143,16 @@ local function unyielding(job_desc, is_held)
 end
 
 -- Why a job cannot run in a virtual machine as it was submitted; nil if it can.
-local function no_machine(job_desc)
+local function no_machine(job_desc, values)
   if outrider_machines == false then return "run: vm: this site has no virtual machines for jobs: leave it out" end
   if not read(job_desc, "script") then
     return "run: vm: only a job with a script can run in a machine: use sbatch, or leave it out"
   end
-  local nodes = read(job_desc, "min_nodes")
-  if type(nodes) == "number" and not NO_VALUES[nodes] and nodes > 1 then
-    return "run: vm: a job in a machine has one node: leave --nodes out, or run: vm"
+  local most, nodes = read(job_desc, "max_nodes"), read(job_desc, "min_nodes")
+  local has_several = type(most) == "number" and not NO_VALUES[most] and most > 1
+    or type(nodes) == "number" and not NO_VALUES[nodes] and nodes > 1
+  if has_several and values.preemptible == "suspend" then
+    return "preemptible: suspend: the machines of a job of several nodes cannot be suspended: write requeue"
   end
   local memory = read(job_desc, "min_mem_per_node")
   if type(memory) ~= "number" or memory < LEAST_MACHINE_MIB or memory > MOST_MACHINE_MIB then
@@ -273,7 +280,7 @@ local function manage(job_desc, statement)
   local why = #faults == 0 and (obstacle(job_desc, is_held)
     or values.preemptible and values.preemptible ~= "no" and unyielding(job_desc, is_held)
     or values.option and no_sizes(job_desc, is_held)
-    or values.run and no_machine(job_desc))
+    or values.run and no_machine(job_desc, values))
   if why then faults[1] = why end
   for _, fault in ipairs(faults) do tell(fault) end
   if #faults > 0 then return slurm.ERROR end

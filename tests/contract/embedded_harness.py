@@ -112,8 +112,8 @@ class Restarted:
     def unreserve(self, name: str) -> None:
         self._start().unreserve(name)
 
-    def bind(self, job: str, reservation: str | None) -> None:
-        self._start().bind(job, reservation)
+    def bind(self, job: str, reservation: str | None, limit_s: int | None = None) -> None:
+        self._start().bind(job, reservation, limit_s)
 
     def hold(self, job: str, reason: str) -> None:
         self._start().hold(job, reason)

@@ -204,6 +204,23 @@ def test_binding_is_for_those_who_may_use_the_reservation(scene: Scene) -> None:
     assert found.reservation is None
 
 
+def test_binding_gives_another_limit_or_is_refused(scene: Scene) -> None:
+    reservation = a_reservation(scene, scene.nodes[:2])
+    job = scene.waiting_job(limit_s=600)
+    try:
+        for limit_s in (120, 120, 180):
+            scene.system.bind(job, "vw-1", limit_s)
+    except Refused:
+        # A job of Grid Engine's keeps what it has asked for.
+        assert scene.system.name == "gridengine"
+        return
+    scene.settle()
+    found = scene.job(job)
+
+    assert found is not None
+    assert (found.limit_s, found.reservation) == (180, reservation.name)
+
+
 def test_binding_twice_or_when_it_runs_there_is_no_error(scene: Scene) -> None:
     reservation = a_reservation(scene, scene.nodes[:2])
     job = scene.waiting_job(limit_s=60)

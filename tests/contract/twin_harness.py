@@ -58,8 +58,8 @@ class AskedTwice:
     def unreserve(self, name: str) -> None:
         self._twice("unreserve", lambda: self._twin.unreserve(name))
 
-    def bind(self, job: str, reservation: str | None) -> None:
-        self._twice("bind", lambda: self._twin.bind(job, reservation))
+    def bind(self, job: str, reservation: str | None, limit_s: int | None = None) -> None:
+        self._twice("bind", lambda: self._twin.bind(job, reservation, limit_s))
 
     def hold(self, job: str, reason: str) -> None:
         self._twice("hold", lambda: self._twin.hold(job, reason))

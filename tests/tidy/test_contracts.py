@@ -17,7 +17,7 @@ PACKAGES = ("outrider", "outrider_client", "cachemgr")
 CONTRACT = "importlinter:contract:"
 # What no module of the product imports so; the contract that forbids it comes first.
 PLANTED = (
-    ("layers", "outrider.metadata.fields", "outrider.store.rows"),
+    ("layers", "outrider.metadata.fields", "outrider.store.records"),
     ("client", "outrider_client.errors", "cachemgr.protocol"),
     ("installations", "outrider.cli.installing.slurm.plan", "outrider.cli.installing.gridengine.plan"),
     ("installations", "outrider.cli.installing.systems", "outrider.cli.installing.common.ports"),
@@ -35,6 +35,7 @@ PLANTED = (
     ("desk-rooms", "outrider.service.desk.state.site", "outrider.service.desk.nodes.orders"),
     ("desk-rooms", "outrider.service.desk.reservations.repair", "outrider.service.desk.jobs.ordering.queues"),
     ("desk-rooms", "outrider.service.desk.jobs.release", "outrider.service.desk.components"),
+    ("store-rooms", "outrider.store.sqlite.database", "outrider.store.postgresql.schema"),
     ("node", "cachemgr.pool.policies", "outrider.core.model"),
 )
 # Rooms of their own must be named in the contract of those around them.

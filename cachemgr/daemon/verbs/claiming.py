@@ -71,7 +71,7 @@ def claim(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Instan
         label=label,
         until_s=wanted.until_s or node.clock.now_s() + LONGEST_S,
         begin_s=begin_s,
-        is_writable=is_writable_unasked(image.format),
+        is_writable=is_writable_unasked(node.maker, image),
         made_for=_pins_of({name, job}, reservation),
         watch=Telling(node, request.listener, image.size_bytes),
     )

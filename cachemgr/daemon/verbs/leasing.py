@@ -89,7 +89,7 @@ def _instance(
         raise
     is_writable = wanted.is_writable
     if is_writable is None:
-        is_writable = wanted.method is not None or is_writable_unasked(image.format)
+        is_writable = wanted.method is not None or is_writable_unasked(node.maker, image)
     access.check_instance_quota(node, caller, owner, label)
     key = instance_book.key_of(owner, label)
     copy_bytes = 0

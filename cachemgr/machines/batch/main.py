@@ -1,6 +1,7 @@
 """A batch job whose script runs in a virtual machine: what the batch system starts in the script's place.
 
     machine run=vm,memory=512,boot=debian SCRIPT ARGUMENT …
+    machine member                          one of the other machines of a job of several nodes
     machine tidy JOB                        as the epilog calls it, with the user's rights
     machine console JOB                     the console of its guest
     machine discard JOB                     as the node's daemon calls it for a job that is gone
@@ -29,6 +30,9 @@ from cachemgr.machines.batch.bootfiles import BootFiles, boot_files
 from cachemgr.machines.batch.console import VERB, console
 from cachemgr.machines.batch.image import BaseImage, base_image
 from cachemgr.machines.batch.kept import DISCARD
+from cachemgr.machines.batch.kept import PROGRAM as OWN_PROGRAM
+from cachemgr.machines.batch.leading import MEMBER, OtherMachines, first_place
+from cachemgr.machines.batch.member import member
 from cachemgr.machines.batch.moving import (
     DROPPED,
     GIVEN,
@@ -39,6 +43,7 @@ from cachemgr.machines.batch.moving import (
     remove_arrivals,
     step,
 )
+from cachemgr.machines.batch.removal import end_machine, remove_machine
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
 from cachemgr.machines.machine import Machine
@@ -70,6 +75,8 @@ PAUSE_S = 5.0
 KEY = re.compile(r"[0-9]{1,10}(-[0-9]{1,10})?")
 OPTION = re.compile(r"[a-z]{1,16}=[A-Za-z0-9._-]{1,64}")
 NOT_FOR_GUESTS = re.compile(r"LD_.*|PYTHON.*|OUTRIDER_(IMAGE|MACHINES?|TICKET)|TMPDIR|TMP|BASH_FUNC_.*")
+NODES = re.compile(r"SLURM_(JOB_|STEP_)?NODELIST|SLURM_NNODES|SLURM_TASKS_PER_NODE|SLURM_JOB_CPUS_PER_NODE")
+"""From these a program such as mpirun would learn of the nodes, and not of the machines on them."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,8 @@ def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
             return discard(arguments[1], site or real_site(os.uname().nodename, PROGRAM))
         if len(arguments) == 3 and arguments[0] == MOVE and arguments[1] in STEPS:
             return move(arguments[1], _key(arguments[2]), site or real_site(os.uname().nodename, PROGRAM))
+        if list(arguments) == [MEMBER]:
+            return _member(os.environ, site or real_site(os.uname().nodename, PROGRAM))
         return _main(arguments, os.environ, site or real_site(os.uname().nodename, PROGRAM))
     except (CacheError, OSError) as error:
         _say(str(error))
@@ -118,7 +127,12 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
             return _given_back(job, site, caught)
         _remove_forgotten(machine, job)
         wish = _wish(job, options, image, _script(script), rest, environment)
-    status = run(machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove)
+    others = _others(machine, job, options, wish)
+    try:
+        status = run(machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove, others=others)
+    finally:
+        if others is not None:
+            others.end()
     if status == SUSPENDED_STATUS:
         mark.write(machine.place)
         return _given_back(job, site, caught)
@@ -126,8 +140,37 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
     if job.comes_back and caught.was_to_save:
         # It could not be saved, and has run to its end: it is not to begin anew.
         mark.write_end(status)
-    _remove(machine)
+    remove_machine(machine)
     return status
+
+
+def _member(environment: Mapping[str, str], site: MachineSite) -> int:
+    job = job_here(environment)
+    folder = _folder(job.key)
+    make_private(os.path.dirname(folder))
+    machine = Machine(folder, site)
+    if job.attempt > 0 or has_record(site.disk, folder):
+        # Of an earlier run: its others are gone.
+        end_machine(machine)
+    return member(machine, job, environment)
+
+
+def _others(
+    machine: Machine, job: BatchJob, options: WrapperOptions, wish: MachineWish
+) -> OtherMachines | None:
+    """The job's other machines, begun; None if it has no other."""
+    if wish.cluster is None:
+        return None
+    wanted: dict[str, object] = {
+        "names": wish.cluster.names,
+        "addresses": wish.cluster.addresses,
+        "keys": [wish.cluster.private_key, wish.cluster.public_key],
+        "memory_bytes": options.memory_bytes,
+        "boot": options.boot,
+        "folder": os.getcwd(),
+        "node": os.uname().nodename,
+    }
+    return OtherMachines(machine, [*job.others_step, OWN_PROGRAM, MEMBER], wish.cluster.count, wanted)
 
 
 def tidy(key: str, site: MachineSite) -> int:
@@ -135,7 +178,7 @@ def tidy(key: str, site: MachineSite) -> int:
     and nothing is left of one that is not to go on."""
     machine = Machine(_folder(key), site)
     if os.path.isdir(machine.folder):
-        _ended(machine, but=(states.SUSPENDED, states.MOVED))
+        end_machine(machine, but=(states.SUSPENDED, states.MOVED))
     return 0
 
 
@@ -143,7 +186,7 @@ def discard(key: str, site: MachineSite) -> int:
     """Remove all that is left of a job that is gone, its saved machine, too."""
     machine = Machine(_folder(key), site)
     if os.path.isdir(machine.folder):
-        _ended(machine)
+        end_machine(machine)
         with suppress(CacheError, OSError):
             remove_arrivals(machine)
             os.rmdir(machine.folder)
@@ -184,23 +227,6 @@ def _moved_to(machine: Machine) -> str:
     return record.moving_to if record.state == states.MOVED else ""
 
 
-def _ended(machine: Machine, but: Sequence[str] = ()) -> None:
-    with suppress(CacheError, OSError):
-        if machine.status().record.state in but:
-            return
-    with suppress(CacheError, OSError):
-        machine.stop(0)
-    _remove(machine)
-
-
-def _remove(machine: Machine) -> None:
-    """A machine that is over, with its folder; the lock of whoever works on it is the last file there."""
-    with suppress(CacheError, OSError):
-        machine.remove()
-        os.unlink(f"{machine.folder}/{BUSY}")
-        os.rmdir(machine.folder)
-
-
 def _remove_forgotten(machine: Machine, job: BatchJob) -> None:
     """Machines of jobs that were cancelled while they were suspended: nobody has told their node."""
     known = job.others()
@@ -209,7 +235,7 @@ def _remove_forgotten(machine: Machine, job: BatchJob) -> None:
     above = os.path.dirname(machine.folder)
     for name in sorted(os.listdir(above)):
         if name.startswith(FOLDER_PREFIX) and name[len(FOLDER_PREFIX) :] not in known:
-            _ended(Machine(f"{above}/{name}", machine.site))
+            end_machine(Machine(f"{above}/{name}", machine.site))
 
 
 def make_private(folder: str) -> None:
@@ -295,6 +321,8 @@ def _wish(
     variables = sorted(
         (name, value) for name, value in environment.items() if NOT_FOR_GUESTS.fullmatch(name) is None
     )
+    if job.nodes > 1:
+        variables = [(name, value) for name, value in variables if NODES.fullmatch(name) is None]
     own = tuple(sorted(filter(None, {_below(folder, number) for number in (1, 2)})))
     return MachineWish(
         name=f"job-{job.key}",
@@ -310,7 +338,9 @@ def _wish(
             environment=tuple(variables),
             folder=folder,
             left_out=own,
+            waits=job.nodes > 1,
         ),
+        cluster=first_place(job.nodes, os.path.dirname(_folder(job.key))) if job.nodes > 1 else None,
     )
 
 

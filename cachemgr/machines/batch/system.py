@@ -34,6 +34,12 @@ class BatchJob:
     """Whether it ends with 0 when it is back in the queue."""
     elsewhere_status: int | None = None
     """With which it ends where its machine is not, if no command gives it back."""
+    nodes: int = 1
+    """Of each it has a machine."""
+    member: int = 0
+    """Which of its machines this process is to keep."""
+    others_step: Sequence[str] = ()
+    """What begins a program on each of its nodes but the first one."""
     comes_back: bool = False
     """Whether it is started again after it was told to save its machine, however it has ended since."""
 
@@ -77,13 +83,26 @@ def _of_slurm(environment: Mapping[str, str]) -> BatchJob:
         address = (
             f"{_number(environment['SLURM_ARRAY_JOB_ID'])}_{_number(environment['SLURM_ARRAY_TASK_ID'])}"
         )
+    nodes = _count(environment.get("SLURM_JOB_NUM_NODES", "1"))
     return BatchJob(
         key=key,
+        nodes=nodes,
+        member=_count(environment.get("SLURM_PROCID", "0")) + 1 if "SLURM_STEP_ID" in environment else 0,
+        others_step=_step(nodes - 1),
         cpus=_count(environment.get("SLURM_CPUS_ON_NODE", "1")),
         attempt=_count(environment.get("SLURM_RESTART_COUNT", "0")),
         giving_back=("scontrol", "requeuehold", address),
         listing=("squeue", "--noheader", "--format=%A", f"--user={os.geteuid()}"),
     )
+
+
+def _step(nodes: int) -> Sequence[str]:
+    """One program on each node after the first, with all that the job has there."""
+    return (
+        "srun", "--relative=1", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--overlap",
+        "--export=ALL", "--input=all", "--output=all", "--error=all", "--mpi=none",
+        "--quiet", "--wait=0", "--kill-on-bad-exit=0",
+    )  # fmt: skip
 
 
 def _of_grid_engine(environment: Mapping[str, str]) -> BatchJob:

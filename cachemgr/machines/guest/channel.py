@@ -13,6 +13,7 @@ from cachemgr.instances.context import LABEL, checked_context, contents
 from cachemgr.instances.iso9660 import iso9660
 from cachemgr.machines.guest.archive import pack
 from cachemgr.machines.guest.runner import RUNNER, VENDOR_DATA, quoted
+from cachemgr.machines.network.place import MTU
 from cachemgr.machines.qemu.command import CONSOLE_LOG, CONTROL, ERR, OUT, WORK
 from cachemgr.machines.qemu.monitor import connected
 
@@ -20,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
     from cachemgr.base.disk import Disk
+    from cachemgr.machines.network.place import ClusterPlace
     from cachemgr.machines.wish import MachineJob, MachineWish
 
 MONITOR, SIGNALS, CONSOLE = "monitor.sock", "signals.sock", "console.sock"
@@ -27,6 +29,10 @@ JOB_DISK, WORK_DISK, SEED_DISK = "job.iso", "work.tar", "seed.iso"
 FILES = {"job": JOB_DISK, "work": WORK_DISK, "seed": SEED_DISK}
 OUT_FILE, ERR_FILE, CONTROL_FILE, WORK_FILE = "out", "err", "control", "work.out"
 JOB_LABEL = "outrider"
+BACK, WAITS = "brings-back", "waits"
+READY = "ready"
+GO = "GO"
+"""To a script that waits for it."""
 SIGNAL_NAMES = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "CONT", "STOP", "KILL", "WINCH", "ALRM")
 CONNECT_S = 5.0
 SIGNAL_S = 30.0
@@ -78,7 +84,7 @@ def has_seed(wish: MachineWish) -> bool:
 def prepare(disk: Disk, folder: str, wish: MachineWish) -> None:
     """Make the disks of a new machine, and its outputs as empty files."""
     if wish.job is not None:
-        write(disk, f"{folder}/{JOB_DISK}", job_disk(wish.job))
+        write(disk, f"{folder}/{JOB_DISK}", job_disk(wish.job, wish.cluster))
         if wish.job.folder is not None:
             pack(disk, wish.job.folder, f"{folder}/{WORK_DISK}", but=folder, left_out=wish.job.left_out)
     if has_seed(wish):
@@ -95,7 +101,7 @@ def write(disk: Disk, path: str, data: bytes) -> None:
         handle.sync()
 
 
-def job_disk(job: MachineJob) -> bytes:
+def job_disk(job: MachineJob, cluster: ClusterPlace | None = None) -> bytes:
     """The script, its environment and the program that runs it, as a disk that every kernel reads."""
     lines = []
     for name, value in job.environment:
@@ -113,6 +119,13 @@ def job_disk(job: MachineJob) -> bytes:
     }
     if job.folder is not None:
         files["folder"] = f"{job.folder}\n".encode()
+    files.update({name: b"" for name, is_so in ((BACK, job.brings_back), (WAITS, job.waits)) if is_so})
+    if cluster is not None:
+        files["place"] = f"{cluster.name} {cluster.mac} {cluster.interface} {MTU}\n".encode()
+        files["hosts"] = cluster.hosts.encode()
+        if cluster.private_key:
+            files["key"], files["key.pub"] = cluster.private_key.encode(), cluster.public_key.encode()
+        files["names"] = "".join(f"{name}\n" for name in cluster.names).encode()
     return iso9660(JOB_LABEL, files, {})
 
 
@@ -144,9 +157,13 @@ def exit_status(disk: Disk, folder: str) -> int | None:
     return None
 
 
+def has_said(disk: Disk, folder: str, word: str) -> bool:
+    return [word] in words(disk, folder)
+
+
 def is_copied(disk: Disk, folder: str) -> bool:
     """Whether the guest says that its working folder came out whole."""
-    return ["copied"] in words(disk, folder)
+    return has_said(disk, folder, "copied")
 
 
 def send_signal(disk: Disk, folder: str, name: str, clock: Clock, *, wait_s: float = SIGNAL_S) -> None:
@@ -154,7 +171,7 @@ def send_signal(disk: Disk, folder: str, name: str, clock: Clock, *, wait_s: flo
 
     The connection is kept until then: what a guest has not read yet is lost when it is closed.
     """
-    if name not in SIGNAL_NAMES:
+    if name not in (*SIGNAL_NAMES, GO):
         raise BadRequest(f"there is no signal {name[:20]!r} for a job: {', '.join(SIGNAL_NAMES)}")
     before = words(disk, folder).count(["signalled", name])
     until_s = clock.monotonic_s() + wait_s

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 RUNNER = r"""#!/bin/sh
 # Runs a job in its guest. What it says of the job goes to the port outrider.control, in this order:
-#   began            the working folder is here, the script begins
+#   joined           it has its name and address among the job's machines
+#   ready            the working folder is here, the script waits for GO
+#   began            the script begins
 #   signalled NAME   that signal was passed on to it
 #   ended STATUS     the script has ended
 #   copied           its working folder was copied out, whole
@@ -41,24 +43,88 @@ own=/run/outrider
 mkdir -p "$own" 2>/dev/null || own=$(mktemp -d)
 cp "$here/script" "$own/script" && chmod 700 "$own/script"
 
+fails() {
+    echo "failed $1" >&3
+    echo "exit 125" >&3
+    exit 125
+}
+
+# The names of all machines of the job, and this one's address on the network between them.
+joins() {
+    read -r name mac address mtu <"$here/place" && mkdir -p /etc && cat "$here/hosts" >>/etc/hosts || return 1
+    cp "$here/names" "$own/hosts" && chmod 644 "$own/hosts"
+    hostname "$name" && echo "$name" >/etc/hostname
+    for each in /sys/class/net/*; do
+        if [ "$(cat "$each/address" 2>/dev/null)" = "$mac" ]; then
+            # cloud-init may have given the address before.
+            ip link set dev lo up
+            ip link set dev "${each##*/}" mtu "$mtu" up && {
+                ip address show dev "${each##*/}" | grep -qF " $address" ||
+                    ip address add "$address" dev "${each##*/}"
+            }
+            return
+        fi
+    done
+    echo "outrider: the guest has no card with the address $mac: its kernel lacks virtio_net" >&2
+    return 1
+}
+
+# Lets the job's machines reach each other as root by ssh, with the key that was made for this job. Their
+# network is theirs alone, so the name of a machine is enough to trust it.
+lets_in() {
+    keys=$(PATH=$PATH:/usr/bin awk -F: '$1 == "root" { print $6 }' /etc/passwd)/.ssh
+    mkdir -p "$keys" && chmod 700 "$keys" || return 1
+    cp "$here/key" "$keys/outrider" && chmod 600 "$keys/outrider"
+    cat "$here/key.pub" >>"$keys/authorized_keys" && chmod 600 "$keys/authorized_keys"
+    {
+        printf 'Host %s\n' "$(tr '\n' ' ' <"$here/names")"
+        printf '    %s\n' 'User root' 'IdentityFile ~/.ssh/outrider' 'StrictHostKeyChecking no' \
+            'UserKnownHostsFile /dev/null' 'LogLevel ERROR'
+    } >>"$keys/config"
+    # Where the guest's own listens already, that one lets the key in.
+    server=$(PATH=$PATH:/usr/sbin:/sbin command -v sshd) || return 0
+    mkdir -p /run/sshd && [ -f "$own/host" ] || ssh-keygen -q -t ed25519 -N '' -f "$own/host"
+    "$server" -f /dev/null -h "$own/host" -o "ListenAddress=${address%/*}" -o PasswordAuthentication=no \
+        -o KbdInteractiveAuthentication=no -o StrictModes=no -o "PidFile=$own/sshd.pid" || return 0
+}
+
+if [ -f "$here/place" ]; then
+    joins 2>&5 >&2 || fails joining
+    [ ! -f "$here/key" ] || lets_in >/dev/null 2>&1 || echo "outrider: ssh cannot be set up in the guest" >&5
+    echo joined >&3
+fi
+
 folder=
 if [ -f "$here/folder" ]; then
     folder=$(cat "$here/folder")
-    if ! { mkdir -p "$folder" && cd "$folder" && tar -xf "$(disk work)"; } 2>&5; then
-        echo "failed copying-in" >&3
-        echo "exit 125" >&3
-        exit 125
-    fi
+    { mkdir -p "$folder" && cd "$folder" && tar -xf "$(disk work)"; } 2>&5 || fails copying-in
 fi
 while read -r name; do
     echo "outrider: the variable $name cannot be set in the guest" >&5
 done <"$here/left-out"
+
+if [ -f "$here/waits" ]; then
+    echo ready >&3
+    exec 6<"$(port outrider.signals)"
+    # Without anybody on the node who is connected nothing can be read.
+    until read -r name <&6; do sleep 0.1; done
+    exec 6<&-
+    echo "signalled $name" >&3
+    if [ "$name" != GO ]; then
+        echo "exit 143" >&3
+        exit 143
+    fi
+fi
 
 separate=
 command -v setsid >/dev/null 2>&1 && separate=setsid
 echo began >&3
 (
     . "$here/environment"
+    if [ -f "$own/hosts" ]; then
+        export OUTRIDER_HOSTS="$own/hosts" HYDRA_HOST_FILE="$own/hosts"
+        export OMPI_MCA_orte_default_hostfile="$own/hosts"
+    fi
     [ -z "$HOME" ] || mkdir -p "$HOME" 2>/dev/null
     . "$here/arguments"
     exec $separate "$own/script" "$@"
@@ -83,7 +149,7 @@ wait "$job"
 status=$?
 kill "$reader" 2>/dev/null
 echo "ended $status" >&3
-if [ -n "$folder" ]; then
+if [ -n "$folder" ] && [ -f "$here/brings-back" ]; then
     if tar -cf - -C "$folder" . >"$(port outrider.work)" 2>&5; then
         echo copied >&3
     else

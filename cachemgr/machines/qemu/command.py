@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
+from cachemgr.machines.network.place import MTU
 from cachemgr.machines.wish import MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from cachemgr.machines.network.place import ClusterPlace
     from cachemgr.machines.record import QemuFacts
     from cachemgr.machines.wish import MachineDisk, MachineWish
 
@@ -29,6 +31,8 @@ OUT, ERR, CONTROL, WORK, SIGNALS = (
     "outrider.out", "outrider.err", "outrider.control", "outrider.work", "outrider.signals"
 )  # fmt: skip
 CONSOLE_LOG = "console.log"
+CARD_SOCKET, SWITCH_SOCKET = "card.sock", "switch.sock"
+"""Where QEMU takes frames for its guest, and where the switch takes those that the guest sends."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ def command_line(wish: MachineWish, parts: CommandParts) -> list[str]:
     line += ["-netdev", "user,id=net,restrict=off", "-device", f"virtio-net-{bus},netdev=net"] if (
         wish.network == "user"
     ) else []  # fmt: skip
+    if wish.cluster is not None:
+        line += _card(wish.cluster, parts.folder, bus)
     return [*line, "-incoming", "defer"] if parts.is_incoming else line
 
 
@@ -117,6 +123,15 @@ def _sockets(parts: CommandParts) -> list[str]:
         )
         line += ["-chardev", f"socket,id={name},fd={fd},server=on,wait=off{log}"]
     return [*line, "-mon", "chardev=monitor,mode=control", "-serial", "chardev:console"]
+
+
+def _card(place: ClusterPlace, folder: str, bus: str) -> list[str]:
+    """The card on the network of the job's machines. By paths, so that either end may begin anew."""
+    ends = [f"{side}.type=unix,{side}.path={_escaped(f'{folder}/{name}')}"
+            for side, name in (("local", CARD_SOCKET), ("remote", SWITCH_SOCKET))]  # fmt: skip
+    rom = ",romfile=" if bus == "pci" else ""
+    return ["-netdev", f"dgram,id=private,{','.join(ends)}",
+            "-device", f"virtio-net-{bus},netdev=private,mac={place.mac},host_mtu={MTU}{rom}"]  # fmt: skip
 
 
 def _escaped(path: str) -> str:

@@ -94,8 +94,8 @@ def backup(arguments: argparse.Namespace) -> None:
 
 def restore(arguments: argparse.Namespace) -> None:
     from cachemgr.base.clock import SystemClock
-    from outrider.store.backup import put_back
     from outrider.store.errors import StoreError
+    from outrider.store.sqlite.backup import put_back
 
     try:
         moved = put_back(Path(arguments.backup), Path(arguments.store), SystemClock().now_s())

@@ -89,7 +89,8 @@ def add_asking(commands: Subparsers, name: str, command: Command, summary: str, 
     )  # fmt: skip
     group.add_argument(
         "--timeout", metavar="SECONDS", type=positive, default=TIMEOUT_S,
-        help=f"how long to wait for an answer, restarts of the service included ({TIMEOUT_S})",
+        help="how long to wait for an answer, restarts of the service included, or for news of an image that "
+        f"is being converted ({TIMEOUT_S})",
     )  # fmt: skip
     return parser
 
@@ -128,12 +129,13 @@ def session(arguments: argparse.Namespace) -> Session:
     from cachemgr.base.clock import SystemClock
     from outrider.cli.asking.display.terminal import paint_for
     from outrider.cli.asking.display.words import When
+    from outrider.cli.progress import NewsLine
 
     clock = SystemClock()
     zone, zone_name = zone_of(os.environ, is_utc=arguments.utc)
     door = door_of(arguments.socket, arguments.server, os.environ)
     return Session(
-        client=Transport(door, clock, timeout_s=arguments.timeout),
+        client=Transport(door, clock, timeout_s=arguments.timeout, waiting=NewsLine(clock).show),
         zone=zone,
         zone_name=zone_name,
         is_json=arguments.json,

@@ -62,6 +62,11 @@ def add_deployment_options(parser: Parser, *, are_all: bool = True) -> None:
         "--finish-by", metavar="TIME", help="when it has ended at the latest; it may start at any time"
     )
     group.add_argument(
+        "--least-piece",
+        metavar="TIME",
+        help="with --finish-by: in several pieces if need be, each with so much of the duration at least",
+    )
+    group.add_argument(
         "--option",
         action="append",
         metavar="WAY",

@@ -145,18 +145,23 @@ class WaitingLine:
             best = self._alone[bisect_right(self._alone, order)]
         for (need, image_bytes), sources in self._lines.items():
             windows = chances.windows((need, image_bytes))
+            if not windows.count:
+                continue
             for (image_key, is_suspendable), sizes in sources.items():
-                if not sizes or sizes[0][0] > windows.count:
-                    continue
-                if is_suspendable:
-                    longest_s = chances.starts(need, image_key, image_bytes).longest_s
-                else:
-                    longest_s = windows.longest_unbroken_s
+                starts = windows
                 for least_nodes, line in sizes:
                     if least_nodes > windows.count:
                         break
-                    if line.orders[-1] > order:
-                        best = line.first_after(order, longest_s(least_nodes), best)
+                    orders = line.orders
+                    if orders[-1] <= order or orders[0] >= best:
+                        continue
+                    if not is_suspendable:
+                        longest_s = windows.longest_unbroken_s(least_nodes)
+                    else:
+                        if starts is windows:
+                            starts = chances.starts(need, image_key, image_bytes)
+                        longest_s = starts.longest_s(least_nodes)
+                    best = line.first_after(order, longest_s, best)
         return self._waiting.get(best)
 
 

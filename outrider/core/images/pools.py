@@ -15,7 +15,7 @@ been accepted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
@@ -124,7 +124,7 @@ class PlannedPool:
         limits = (self.limit_bytes, encumbrance.capacity_bytes)
         self.room_bytes = min((each for each in limits if each is not None), default=None)
 
-    def has_room(self, extra: Iterable[tuple[int, int, int]], from_s: int, key: str = "") -> bool:
+    def has_room(self, extra: Collection[tuple[int, int, int]], from_s: int, key: str = "") -> bool:
         """Whether lives of `(start_s, end_s, size_bytes)` can be added without passing the limit.
 
         If they are of the image `key`, a copy that others hold is the very one that they need.
@@ -132,8 +132,9 @@ class PlannedPool:
         most = self.room_bytes
         if most is None:
             return True
-        extra = tuple(extra)
-        wanted = sum(size_bytes for _, _, size_bytes in extra)
+        wanted = 0
+        for _, _, size_bytes in extra:
+            wanted += size_bytes
         if self.promised_bytes + self.foreign_bytes + wanted <= most:
             return True
         first_s = min(start_s for start_s, _, _ in extra)

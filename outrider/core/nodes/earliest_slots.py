@@ -19,6 +19,10 @@ EDGES_COUNTED = 64
 """After so many starts in vain it is asked when there can be room at all."""
 STARTS_LISTED_S = 86_400
 """For so long at a time the starts of all nodes are listed."""
+VAST_PART = 4
+"""What wants such a part (1 / VAST_PART) of all room or more is not tried at one start after the other."""
+MOST_LISTED = 8
+"""Where a node has room for more instances than that they are not listed one by one."""
 
 
 class SlotSweep:
@@ -48,11 +52,29 @@ class SlotSweep:
         # those with no room at all.
         self._rooms: dict[int, int] = {}
         self._less = self._none = 0
-        self.total = self._count_all()
+        self._total: int | None = None
+
+    @property
+    def total(self) -> int:
+        """How many instances there is room for in the window."""
+        if self._total is None:
+            self._total = self._count_all()
+        return self._total
 
     def roomy(self) -> int:
         """A mask that leaves out the nodes without room for a single instance in the window."""
-        return self._available & ~self._none
+        if self._total is not None:
+            return self._available & ~self._none
+        timeline, need = self._timeline, self._need
+        rows, end_s = timeline.rows, self.start_s + self._duration_s
+        touched = timeline.touched(self.start_s, end_s) & self._available
+        taken = (node for node in numbers(touched) if not rows[node].fits(need, self.start_s, end_s))
+        return self._available & ~mask_of(taken, len(rows))
+
+    def _move(self, start_s: int) -> None:
+        """The window begins there; nothing is known of its room."""
+        self.start_s, self._total = start_s, None
+        self._rooms = {}
 
     def _count_all(self) -> int:
         timeline, rooms = self._timeline, self._rooms
@@ -81,30 +103,33 @@ class SlotSweep:
 
     def _room(self, node: int, full: int) -> int:
         """How many instances a node has room for throughout the window."""
-        row = self._timeline.rows[node]
         end_s = self.start_s + self._duration_s
-        if row.fits(self._need * full, self.start_s, end_s):
-            return full
-        return row.most(self._need, self.start_s, end_s, full - 1) if full > 1 else 0
+        return self._timeline.rows[node].room(self._need, full, self.start_s, end_s)
 
     def advance(self) -> int | None:
         """Move to the first start, from here on, with room for all; None if there is none."""
-        if self._is_enough or self._pass_edges(EDGES_COUNTED):
+        is_listed = max(self._full.values()) <= MOST_LISTED
+        if not (is_listed and self._is_vast) and (self._is_enough or self._pass_edges(EDGES_COUNTED)):
             return self.start_s if self._is_enough else None
-        is_whole = max(self._full.values()) == 1
         for first_s, last_s in self._timeline.chances(
             self._need, self._instances, self._duration_s, self._available, self.start_s
         ):
-            start_s = self._first_start(first_s, last_s) if is_whole else first_s
+            start_s = self._first_start(first_s, last_s) if is_listed else first_s
             if start_s is None:
                 continue
-            self.start_s = start_s
-            self._rooms = {}
-            self.total = self._count_all()
-            if not self._is_enough:
+            self._move(start_s)
+            if not is_listed and not self._is_enough:
                 self._pass_edges(None)
-            return self.start_s if self._is_enough else None
+            return self.start_s if is_listed or self._is_enough else None
         return None
+
+    @property
+    def _is_vast(self) -> bool:
+        """Whether so much of the site is wanted that there is room at few of the starts."""
+        most = 0
+        for capacity, nodes in self._timeline.by_capacity.items():
+            most += self._full[capacity] * (nodes & self._available).bit_count()
+        return self._instances * VAST_PART >= most
 
     @property
     def _is_enough(self) -> bool:
@@ -121,7 +146,7 @@ class SlotSweep:
         return most is None
 
     def _first_start(self, from_s: int, to_s: int) -> int | None:
-        """The first of these starts with room for all, where a node has room for one instance or none."""
+        """The first of these starts with room for all, where a node has room for a few instances."""
         while from_s <= to_s:
             last_s = min(to_s, from_s + STARTS_LISTED_S)
             if self._timeline.is_quiet(from_s, FOREVER):
@@ -133,21 +158,26 @@ class SlotSweep:
         return None
 
     def _first_listed(self, from_s: int, to_s: int) -> int | None:
-        """The same by a list of when each node is free for long enough: nodes are not counted anew at each
-        start."""
+        """The same by a list of when each node is free for long enough for one instance, for two, and so on:
+        nodes are not counted anew at each start."""
         timeline = self._timeline
         rows, need, duration_s = timeline.rows, self._need, self._duration_s
         touched = timeline.touched(from_s, to_s + duration_s)
         changes = {from_s: 0}
         for capacity, nodes in timeline.by_capacity.items():
-            if not self._full[capacity]:
+            full = self._full[capacity]
+            if not full:
                 continue
             usable = nodes & self._available
-            changes[from_s] += (usable & ~touched).bit_count()
+            changes[from_s] += full * (usable & ~touched).bit_count()
             for node in numbers(usable & touched):
-                for first_s, last_s in rows[node].starts(need, duration_s, from_s, to_s):
-                    changes[first_s] = changes.get(first_s, 0) + 1
-                    changes[last_s + 1] = changes.get(last_s + 1, 0) - 1
+                for count in range(1, full + 1):
+                    starts = rows[node].starts(need * count, duration_s, from_s, to_s)
+                    if not starts:
+                        break
+                    for first_s, last_s in starts:
+                        changes[first_s] = changes.get(first_s, 0) + 1
+                        changes[last_s + 1] = changes.get(last_s + 1, 0) - 1
         total = 0
         for at_s in sorted(changes):
             total += changes[at_s]
@@ -158,6 +188,7 @@ class SlotSweep:
     def _recount(self, ended: int, begun: int) -> None:
         """Count the nodes anew on which something ended or began at an edge of the window."""
         rows, rooms, end_s = self._timeline.rows, self._rooms, self.start_s + self._duration_s
+        total = self.total
         # What ends can only give room, what begins only take it.
         growing, shrinking = ended & self._less, begun & ~self._none
         for node in numbers((growing | shrinking) & self._available):
@@ -169,7 +200,8 @@ class SlotSweep:
             ):
                 # Of a whole node there is one or none: what changed is known.
                 self._set(node, 1 - room if full == 1 else self._room(node, full), full)
-                self.total += rooms[node] - room
+                total += rooms[node] - room
+        self._total = total
 
 
 def next_edge(timeline: SiteTimeline, nodes: int, start_s: int, duration_s: int) -> int | None:

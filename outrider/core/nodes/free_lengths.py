@@ -1,6 +1,7 @@
-"""For how long each node of a site stays free from an instant on, where it has room for one instance or none.
+"""For how long the nodes of a site together stay free from an instant on.
 
-It is the answer to two questions at once: how many nodes are free for so long, and for how long so many are.
+It is the answer to two questions at once: for how many instances there is room for so long, and for how long
+for so many.
 """
 
 from __future__ import annotations
@@ -10,18 +11,29 @@ from outrider.core.nodes.timeline import SiteTimeline, numbers
 
 
 def longest_free(
-    timeline: SiteTimeline, *, need: int, at_s: int, available: int, most_per_node: int | None
-) -> list[int] | None:
-    """For how long, from an instant on, one of these nodes is free for a need, two are, and so on. None if
-    a node has room for more than one instance: how many then depends on how long."""
-    layout = timeline.layout
-    if most_per_node != 1 and any(layout.most(need, capacity, 2) > 1 for capacity in timeline.by_capacity):
-        return None
-    fitting = 0
+    timeline: SiteTimeline,
+    *,
+    need: int,
+    instances: int,
+    at_s: int,
+    within_s: int,
+    available: int,
+    most_per_node: int | None,
+) -> list[int]:
+    """For how long, from an instant on, these nodes have room for one instance, for two, and so on up to
+    `instances`. What is `within_s` or more is for ever: nobody asks how much more."""
+    most = instances if most_per_node is None else most_per_node
+    end_s = at_s + within_s
+    touched = timeline.touched(at_s, end_s) & available
+    rows, layout = timeline.rows, timeline.layout
+    for_ever = 0
+    ends: list[int] = []
     for capacity, nodes in timeline.by_capacity.items():
-        if layout.fits(need, capacity):
-            fitting |= nodes & available
-    rows = timeline.rows
-    untils = [rows[node].free_until(need, at_s) for node in numbers(fitting)]
-    lengths = [until_s if until_s == FOREVER else until_s - at_s for until_s in untils if until_s > at_s]
-    return sorted(lengths, reverse=True)
+        full = layout.most(need, capacity, most)
+        if full:
+            for_ever += full * (nodes & available & ~touched).bit_count()
+            for node in numbers(nodes & touched):
+                ends += rows[node].room_ends(need, at_s, end_s, full)
+    lengths = [FOREVER if until_s == end_s else until_s - at_s for until_s in ends]
+    lengths.sort(reverse=True)
+    return ([FOREVER] * min(for_ever, instances) + lengths)[:instances]

@@ -131,6 +131,39 @@ class NodeTimeline:
             index += 1
         return count
 
+    def room(self, need: int, full: int, start_s: int, end_s: int) -> int:
+        """The same of the `full` times, 1 or more, that it fits when nothing is taken: where all of them do,
+        it costs a look at each step."""
+        times, free, guard = self.times, self.free, self._guard
+        index, last = bisect_right(times, start_s) - 1, len(times)
+        count, wanted = full, need * full
+        while True:
+            if ((free[index] | guard) - wanted) & guard != guard:
+                count = self._layout.most(need, free[index], count - 1)
+                if not count:
+                    return 0
+                wanted = need * count
+            index += 1
+            if index == last or times[index] >= end_s:
+                return count
+
+    def room_ends(self, need: int, start_s: int, end_s: int, limit: int) -> list[int]:
+        """Until when, from `start_s` on, there is room for one instance, two, and so on up to `limit`, the
+        last first; at most `end_s`. None is listed for which there is no room at once."""
+        times, free, guard, most = self.times, self.free, self._guard, self._layout.most
+        index, last = bisect_right(times, start_s) - 1, len(times) - 1
+        room = most(need, free[index], limit)
+        found: list[int] = []
+        while room:
+            index += 1
+            if index > last or times[index] >= end_s:
+                return found + [end_s] * room
+            if ((free[index] | guard) - need * room) & guard != guard:
+                left = most(need, free[index], room)
+                found += [times[index]] * (room - left)
+                room = left
+        return found
+
     def changes_at(self, at_s: int) -> bool:
         """Whether what is free changes at this very instant."""
         index = bisect_left(self.times, at_s)
@@ -166,32 +199,29 @@ class NodeTimeline:
             start_s = until_s
 
     def reserve(self, need: int, start_s: int, end_s: int) -> None:
-        first, stop, taken = self._steps_in(start_s, end_s)
-        guard = self._guard
-        for free in taken:
-            if ((free | guard) - need) & guard != guard:
+        if start_s >= end_s:
+            raise ValueError(f"the interval [{start_s}, {end_s}) is empty")
+        times, free, guard = self.times, self.free, self._guard
+        first = bisect_left(times, start_s)
+        stop = bisect_left(times, end_s, first)
+        is_cut = first < len(times) and times[first] == start_s
+        for index in range(first if is_cut else first - 1, stop):
+            if ((free[index] | guard) - need) & guard != guard:
                 raise ValueError(f"{self._layout.unpack(need)} is not free throughout [{start_s}, {end_s})")
         self._add(-need, start_s, end_s, first, stop)
 
     def release(self, need: int, start_s: int, end_s: int) -> None:
-        first, stop, taken = self._steps_in(start_s, end_s)
-        guard = self._guard
-        most = (self.capacity | guard) - need
-        for free in taken:
-            if (most - free) & guard != guard:
-                raise ValueError(f"{self._layout.unpack(need)} was never reserved in [{start_s}, {end_s})")
-        self._add(need, start_s, end_s, first, stop)
-
-    def _steps_in(self, start_s: int, end_s: int) -> tuple[int, int, list[int]]:
-        """Where the boundaries of an interval are, or belong, and what is free within it."""
         if start_s >= end_s:
             raise ValueError(f"the interval [{start_s}, {end_s}) is empty")
-        times = self.times
+        times, free, guard = self.times, self.free, self._guard
         first = bisect_left(times, start_s)
         stop = bisect_left(times, end_s, first)
-        if first < len(times) and times[first] == start_s:
-            return first, stop, self.free[first:stop]
-        return first, stop, self.free[first - 1 : stop]
+        is_cut = first < len(times) and times[first] == start_s
+        most = (self.capacity | guard) - need
+        for index in range(first if is_cut else first - 1, stop):
+            if (most - free[index]) & guard != guard:
+                raise ValueError(f"{self._layout.unpack(need)} was never reserved in [{start_s}, {end_s})")
+        self._add(need, start_s, end_s, first, stop)
 
     def is_untouched(self, start_s: int, end_s: int) -> bool:
         """Whether everything the node has is free throughout [start_s, end_s)."""

@@ -140,7 +140,7 @@ def _candidates(
     found = 0
     ones: list[int] = []
     for node in numbers(holders & several):
-        room = rows[node].most(need, start_s, end_s, limit)
+        room = rows[node].room(need, rooms[rows[node].capacity], start_s, end_s)
         if room and (is_holder is None or is_holder(node)):
             found |= 1 << node
             if room > 1:
@@ -162,7 +162,7 @@ def _candidates(
         yield node, rooms[rows[node].capacity]
     ones = []
     for node in numbers(rest & several & touched):
-        room = rows[node].most(need, start_s, end_s, limit)
+        room = rows[node].room(need, rooms[rows[node].capacity], start_s, end_s)
         if room > 1:
             yield node, room
         elif room:

@@ -195,10 +195,11 @@ class SiteTimeline:
         self._has_changed([number for number, _ in amounts], start_s, end_s)
         first, last = start_s // BUCKET_S, (end_s - 1) // BUCKET_S
         given: dict[int, int] = {}
+        freed = 0
         for number, need in amounts:
             row = self.rows[number]
             row.release(need, start_s, end_s)
-            self.freed |= 1 << number
+            freed |= 1 << number
             if self._totals is not None:
                 given[row.capacity] = given.get(row.capacity, 0) - need
             if self._is_tidy:
@@ -207,6 +208,7 @@ class SiteTimeline:
                     mask = self._touched.get(bucket, 0)
                     if mask & bit and row.is_untouched(bucket * BUCKET_S, (bucket + 1) * BUCKET_S):
                         self._touched[bucket] = mask ^ bit
+        self.freed |= freed
         self._count(given, start_s, end_s)
 
     def mark_index(self) -> IndexMark:

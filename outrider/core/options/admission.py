@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from outrider.core.model import Reservation, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected, assess
+from outrider.core.reservations.admission import Rejected, assess
 from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.reservations.refusal import Cause, Refusal
 
-Ask = Callable[[Workspace], Accepted | Rejected]
+Ask = Callable[[Workspace], ReservationPlan | Rejected]
 """What one option would be answered now, with nothing changed."""
 
 
@@ -98,7 +98,7 @@ def _assessed(index: int, workspace: Workspace, ask: Ask, finish_by_s: int | Non
     end_s = start_s + workspace.duration_s
     if finish_by_s is not None and end_s > finish_by_s:
         answer = ask(replace(workspace, finish_by_s=None))
-        earliest_s = answer.plan.start_s if isinstance(answer, Accepted) else answer.earliest_start_s
+        earliest_s = answer.start_s if isinstance(answer, ReservationPlan) else answer.earliest_start_s
         message = f"it lasts {workspace.duration_s} s, and {finish_by_s - start_s} s are left"
         late = Refusal(cause=Cause.SLOTS, start_s=start_s, end_s=end_s, message=message)
         return OptionAnswer(index=index, workspace=workspace, refusal=late, earliest_start_s=earliest_s)
@@ -108,7 +108,7 @@ def _assessed(index: int, workspace: Workspace, ask: Ask, finish_by_s: int | Non
         return OptionAnswer(
             index=index, workspace=asked, refusal=answer.refusal, earliest_start_s=answer.earliest_start_s
         )
-    return OptionAnswer(index=index, workspace=asked, plan=answer.plan, earliest_start_s=answer.plan.start_s)
+    return OptionAnswer(index=index, workspace=asked, plan=answer, earliest_start_s=answer.start_s)
 
 
 def admit_options(
@@ -122,7 +122,7 @@ def admit_options(
 ) -> OptionsAnswer:
     """Accept a request by one of its options and enter it in the book, or refuse it and change nothing."""
 
-    def ask(workspace: Workspace) -> Accepted | Rejected:
+    def ask(workspace: Workspace) -> ReservationPlan | Rejected:
         return assess(book, workspace, now_s)
 
     answer = assess_options(workspaces, ask, finish_by_s=finish_by_s, tells_all=tells_all)

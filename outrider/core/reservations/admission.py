@@ -1,4 +1,4 @@
-"""May this reservation be promised? Accepted with a plan, or refused with a reason and a remedy.
+"""May this reservation be promised? A plan if it may, or a refusal with a reason and a remedy.
 
 `assess` reads the book and changes nothing, so the answer to "what if" and the real answer
 are the same. `admit` is `assess` and, if the answer is yes, `Book.commit`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from outrider.core.model import Reservation, Workspace
+from outrider.core.model import Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
@@ -31,12 +31,6 @@ Review = Callable[[ReservationPlan], str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Accepted:
-    plan: ReservationPlan
-    reservation: Reservation | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Rejected:
     """`earliest_start_s` is a start that would be accepted now; None if none would."""
 
@@ -53,14 +47,14 @@ def admit(
     tells_earliest: bool = True,
     choice: Choice | None = None,
     review: Review | None = None,
-) -> Accepted | Rejected:
+) -> ReservationPlan | Rejected:
     """Accept the reservation and enter it in the book, or refuse it and change nothing."""
     answer = assess(
         book, workspace, now_s, policy=policy, tells_earliest=tells_earliest, choice=choice, review=review
     )
-    if isinstance(answer, Rejected):
-        return answer
-    return Accepted(plan=answer.plan, reservation=book.commit(answer.plan, now_s))
+    if isinstance(answer, ReservationPlan):
+        book.commit(answer, now_s)
+    return answer
 
 
 def assess(
@@ -73,7 +67,7 @@ def assess(
     is_renewal: bool = False,
     choice: Choice | None = None,
     review: Review | None = None,
-) -> Accepted | Rejected:
+) -> ReservationPlan | Rejected:
     """What `admit` would answer, with nothing changed.
 
     In a renewal the reservation of that name is to be replaced, and has been taken back. The `choice`
@@ -82,12 +76,12 @@ def assess(
     answer = _assess(book, workspace, now_s, policy, tells_earliest=tells_earliest, is_renewal=is_renewal)
     if isinstance(answer, Rejected):
         return answer
-    plan = answer.plan if choice is None else choice(answer.plan)
+    plan = answer if choice is None else choice(answer)
     words = review(plan) if review is not None else ""
     if words:
         refusal = Refusal(cause=Cause.POLICY, start_s=plan.start_s, end_s=plan.end_s, message=words)
         return Rejected(refusal=refusal)
-    return Accepted(plan=plan)
+    return plan
 
 
 def _assess(
@@ -98,7 +92,7 @@ def _assess(
     *,
     tells_earliest: bool,
     is_renewal: bool,
-) -> Accepted | Rejected:
+) -> ReservationPlan | Rejected:
     if workspace.start_s is None:
         raise ValueError(f"workspace {workspace.name} has no start: best effort is not for admission")
     refusal = _never(book, workspace, now_s, is_renewal=is_renewal) or _refused_by(policy, workspace, now_s)
@@ -109,14 +103,14 @@ def _assess(
     attempts: list[Attempt] = []
     plan = plan_at(book, workspace, workspace.start_s, now_s, attempts=attempts)
     if isinstance(plan, ReservationPlan):
-        return Accepted(plan=plan)
+        return plan
     earliest_s = None
     if tells_earliest:
         earliest_s = start_after(book, workspace, workspace.start_s, now_s, plan, attempts)
     return Rejected(refusal=plan, earliest_start_s=earliest_s)
 
 
-def _assess_floating(book: Book, workspace: Workspace, now_s: int) -> Accepted | Rejected:
+def _assess_floating(book: Book, workspace: Workspace, now_s: int) -> ReservationPlan | Rejected:
     """A workspace that may start at any time up to a last one: the earliest is taken."""
     assert workspace.start_s is not None
     last_s = last_start(book, workspace)
@@ -126,20 +120,20 @@ def _assess_floating(book: Book, workspace: Workspace, now_s: int) -> Accepted |
     first = plan_at(book, workspace, start_s, now_s, attempts=attempts)
     if isinstance(first, ReservationPlan):
         if start_s <= last_s:
-            return Accepted(plan=first)
+            return first
     else:
         start_s = start_after(book, workspace, start_s, now_s, first, attempts)
         if start_s is not None and start_s <= last_s:
             plan = plan_at(book, workspace, start_s, now_s)
             assert isinstance(plan, ReservationPlan)
-            return Accepted(plan=plan)
+            return plan
     answer = plan_at(book, workspace, last_s, now_s)
     if isinstance(answer, ReservationPlan):
         # The search gives up after so many starts.
-        return Accepted(plan=answer)
+        return answer
     split = plan_split(book, workspace, now_s)
     if split is not None:
-        return Accepted(plan=split)
+        return split
     return Rejected(refusal=answer, earliest_start_s=start_s)
 
 

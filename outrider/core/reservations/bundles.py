@@ -64,7 +64,7 @@ def admit_each(
         if isinstance(answer, Rejected):
             trial.undo()
             return BundleAnswer(rejected=answer, part=workspace.name)
-        placed.append(trial.place(answer.plan))
+        placed.append(trial.place(answer))
     if is_plan:
         trial.undo()
     return BundleAnswer(reservations=tuple(placed))

@@ -73,7 +73,8 @@ def _slots_free(book: Book, workspace: Workspace, after_s: int) -> tuple[int | N
         available=book.available,
         most_per_node=workspace.most_per_node,
     )
-    return sweep.advance(), sweep.roomy()
+    following = sweep.advance()
+    return following, 0 if following is None else sweep.roomy()
 
 
 def _next_change(
@@ -91,7 +92,11 @@ def _next_change(
         nodes = book.pools.mask_with(image.key)
     changes = [*_copy_changes(book, workspace, now_s)]
     for attempt in attempts:
-        if attempt.refusal.cause is Cause.LINK:
+        if attempt.refusal.made_s and attempt.insertion is not None:
+            # No sooner than it is made; or where another order lets it begin later.
+            changes.append(start_s + attempt.refusal.made_s - min(attempt.insertion.latest))
+            changes += [at_s for at_s in [book.link.next_deadline(start_s)] if at_s is not None]
+        elif attempt.refusal.cause is Cause.LINK:
             with book.link.without(attempt.advanced):
                 changes.append(book.link.earliest_deadline_of(attempt.wanted, now_s, start_s))
         else:

@@ -59,7 +59,6 @@ class MadeWay:
     """A request that was entered in the book, and who moved for it."""
 
     plan: ReservationPlan
-    reservation: Reservation
     moved: tuple[MovedLease, ...]
 
 
@@ -207,7 +206,7 @@ def _try(book: Book, trial: Trial, order: _Order, out: Sequence[str], now_s: int
                    need=marks[name][2], spans=marks[name][3])
         for name in out
     )  # fmt: skip
-    return MadeWay(plan=plans[order.asked], reservation=placed[order.asked], moved=moved)
+    return MadeWay(plan=plans[order.asked], moved=moved)
 
 
 def plan_lease(book: Book, workspace: Workspace, now_s: int) -> ReservationPlan | None:

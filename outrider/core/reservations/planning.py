@@ -262,17 +262,12 @@ def plan_copies(
     advanced = tuple(replace(each, deadline_s=start_s) for each in book.link.waiting(sources.advanced))
     wanted = (*advanced, *transfers)
     insertion = _insertion(book, wanted, sources.advanced, start_s, now_s)
-    if wanted and insertion is None:
-        refusal = Refusal(
-            cause=Cause.LINK,
-            start_s=start_s,
-            end_s=end_s,
-            image=image,
-            nodes=names,
-            needed_s=sum(transfer.duration_s for transfer in wanted),
-        )
+    refusal = _link_refusal(image, names, wanted, insertion, start_s, end_s)
+    if refusal is not None:
         if attempts is not None:
-            attempts.append(Attempt(refusal=refusal, wanted=wanted, advanced=sources.advanced))
+            attempts.append(
+                Attempt(refusal=refusal, insertion=insertion, wanted=wanted, advanced=sources.advanced)
+            )
         return refusal
     stays, pushed = _stays(book, insertion, now_s)
     lives = tuple(each for each in stays if each[1] not in sources.advanced)
@@ -306,6 +301,30 @@ def plan_copies(
         own=tuple(sorted(own.items())),
         bases=tuple((node, life) for node, each in parts.items() for life in each.bases),
         blobs=tuple((node, blob) for node, each in parts.items() for blob in each.blobs),
+    )
+
+
+def _link_refusal(
+    image: Image,
+    nodes: tuple[str, ...],
+    wanted: tuple[Transfer, ...],
+    insertion: Insertion | None,
+    start_s: int,
+    end_s: int,
+) -> Refusal | None:
+    """Why these transfers cannot bring the image in time, if so. Who is to begin at its latest start delays
+    nobody; what is only being made cannot be sent earlier."""
+    is_early = insertion is not None and min(insertion.latest) < image.made_s
+    if not wanted or not (insertion is None or is_early):
+        return None
+    return Refusal(
+        cause=Cause.LINK,
+        start_s=start_s,
+        end_s=end_s,
+        image=image,
+        nodes=nodes,
+        needed_s=sum(transfer.duration_s for transfer in wanted),
+        made_s=image.made_s if is_early else 0,
     )
 
 

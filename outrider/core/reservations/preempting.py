@@ -39,7 +39,6 @@ class Preempted:
     """
 
     plan: ReservationPlan
-    reservation: Reservation
     moved: tuple[MovedLease, ...]
     yielded: tuple[YieldedLease, ...]
     freed: tuple[MovedLease, ...]
@@ -81,7 +80,7 @@ def preempt(
     if review is not None and review(plan):
         trial.undo()
         return None
-    reservation = trial.place(plan)
+    trial.place(plan)
     moved: list[MovedLease] = []
     yielded: list[YieldedLease] = []
     for name in needed:
@@ -107,7 +106,6 @@ def preempt(
         trial.undo()
     return Preempted(
         plan=plan,
-        reservation=reservation,
         moved=tuple(moved),
         yielded=tuple(yielded),
         freed=tuple(before.values()),

@@ -35,6 +35,8 @@ class Refusal:
     image: Image | None = None
     nodes: tuple[str, ...] = ()
     needed_s: int = 0
+    made_s: int = 0
+    """When an image is expected that is only being made: too late for this start."""
     message: str = ""
     from_s: int = 0
     """From when on the image would have to be in the pool that has no room for it."""
@@ -56,6 +58,11 @@ class Refusal:
         assert self.image is not None
         what = f"image {self.image.uri} ({size(self.image.size_bytes)})"
         where = folded(self.nodes)
+        if self.cause is Cause.LINK and self.made_s:
+            return (
+                f"{what} is being converted until about {instant(self.made_s)}, and cannot reach {where} by "
+                f"{instant(self.start_s)}: it needs {self.needed_s} s of the link from then on"
+            )
         if self.cause is Cause.LINK:
             return (
                 f"{what} cannot reach {where} by {instant(self.start_s)}: it needs "

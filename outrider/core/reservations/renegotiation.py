@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from outrider.core.images.pools import Life
-from outrider.core.model import Workspace
+from outrider.core.model import Placement, Workspace
 from outrider.core.nodes.timeline import mask_of
-from outrider.core.reservations.admission import Accepted, Policy, Rejected, Review, assess
+from outrider.core.reservations.admission import Policy, Rejected, Review, assess
 from outrider.core.reservations.book import Book, BookEntry, ReservationPlan
 from outrider.core.reservations.planning import no_room, plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
@@ -23,7 +23,7 @@ from outrider.core.reservations.refusal import Cause, Refusal
 class Renegotiated:
     """The answer, and the transfers that nobody needs any more and that are out of the link."""
 
-    admission: Accepted | Rejected
+    admission: ReservationPlan | Rejected
     dropped: tuple[int, ...] = ()
 
 
@@ -31,7 +31,7 @@ class Renegotiated:
 class _Choice:
     """An answer. `keeps_copies`: its plan was made beside the copies that the reservation has."""
 
-    admission: Accepted | Rejected
+    admission: ReservationPlan | Rejected
     keeps_copies: bool = False
 
 
@@ -48,7 +48,7 @@ def renegotiate(
 ) -> Renegotiated:
     """Let the reservation of the workspace's name be kept as this workspace says from now on.
 
-    Accepted is whatever would be accepted if there were no such reservation, and what its own
+    Accepted is whatever would be if there were no such reservation, and what its own
     copies make possible beyond that; policy included. The new plan stays on the nodes of the
     old one, or uses the copies that are there or on their way, unless that takes more
     transfers than an entirely new plan does: so a transfer is kept when its node is used on
@@ -71,7 +71,7 @@ def renegotiate(
         book.available = available
     if is_plan or isinstance(choice.admission, Rejected):
         return Renegotiated(admission=choice.admission)
-    return _carry_out(book, entry, choice.admission.plan, now_s, keeps_copies=choice.keeps_copies)
+    return _carry_out(book, entry, choice.admission, now_s, keeps_copies=choice.keeps_copies)
 
 
 def _choose(
@@ -96,13 +96,13 @@ def _choose(
             review=review,
         )
     with book.without(name, now_s, keeps_copies=True), _ready_when_ended(book, now_s):
-        if isinstance(anew, Accepted):
-            kept = _stay(book, entry, anew.plan, now_s)
+        if isinstance(anew, ReservationPlan):
+            kept = _stay(book, entry, anew, now_s)
             return _Choice(admission=anew) if kept is None else _Choice(admission=kept, keeps_copies=True)
         beside = assess(
             book, workspace, now_s, policy=policy, tells_earliest=False, is_renewal=True, review=review
         )
-    if isinstance(beside, Accepted):
+    if isinstance(beside, ReservationPlan):
         return _Choice(admission=beside, keeps_copies=True)
     return _Choice(admission=anew)
 
@@ -132,13 +132,13 @@ def _arriving(book: Book) -> list[tuple[Life, int]]:
     ]
 
 
-def _stay(book: Book, entry: BookEntry, anew: ReservationPlan, now_s: int) -> Accepted | None:
+def _stay(book: Book, entry: BookEntry, anew: ReservationPlan, now_s: int) -> ReservationPlan | None:
     """The same start with no more transfers on the nodes that the reservation has, or some of them."""
     own = mask_of((chosen.node for chosen in entry.fits), len(book.timeline.rows))
     for among in (own, book.timeline.everyone):
         plan = plan_at(book, anew.workspace, anew.start_s, now_s, among=among)
         if isinstance(plan, ReservationPlan) and len(plan.transfers) <= len(anew.transfers):
-            return Accepted(plan=plan)
+            return plan
     return None
 
 
@@ -150,14 +150,14 @@ def _carry_out(
     book.release_slots(entry, now_s)
     if not keeps_copies:
         dropped = book.let_go(entry.lives, name, now_s)
-        reservation = book.commit(plan, now_s, is_renewal=True)
-        return Renegotiated(admission=Accepted(plan=plan, reservation=reservation), dropped=dropped)
+        book.commit(plan, now_s, is_renewal=True)
+        return Renegotiated(admission=plan, dropped=dropped)
     arriving = _arriving(book)
     late = [life for _, life in plan.joined if life.ready_s > plan.start_s]
     if any(life in late for life, _ in arriving):
         for life, end_s in arriving:
             life.ready_s = min(life.ready_s, end_s)
-    reservation = book.commit(plan, now_s, is_renewal=True)
+    book.commit(plan, now_s, is_renewal=True)
     used: list[Life] = []
     for node, life in (*plan.joined, *plan.bases):
         # It may be needed for less long than before.
@@ -165,7 +165,7 @@ def _carry_out(
         used.append(life)
     left = [(node, life) for node, life in entry.lives if life not in used]
     dropped = book.let_go(left, name, now_s)
-    return Renegotiated(admission=Accepted(plan=plan, reservation=reservation), dropped=dropped)
+    return Renegotiated(admission=plan, dropped=dropped)
 
 
 def change_end(book: Book, name: str, end_s: int, now_s: int, *, is_plan: bool = False) -> Refusal | None:
@@ -217,6 +217,41 @@ def give_back(book: Book, name: str, nodes: frozenset[str], now_s: int) -> tuple
     placements = tuple(each for each in reservation.placements if each.node not in nodes)
     entry.reservation = replace(reservation, workspace=workspace, placements=placements)
     return book.let_go(lives, name, now_s)
+
+
+def take_more(
+    book: Book, name: str, count: int, now_s: int, review: Review | None = None, *, is_plan: bool = False
+) -> ReservationPlan | Refusal:
+    """Let a reservation that has begun have so many nodes more, from now on until its end; its image is on
+    them already, since there is no time to bring it. `is_plan`: only to know the answer."""
+    entry = book.entries[name]
+    reservation = entry.reservation
+    if not reservation.start_s <= now_s < entry.end_s or reservation.pieces:
+        raise ValueError(f"reservation {name} has not begun, is over, or is split: it has no more nodes")
+    workspace = reservation.workspace
+    more = replace(
+        workspace, instances=count, start_s=now_s, duration_s=entry.end_s - now_s, finish_by_s=None
+    )
+    plan = plan_at(book, more, now_s, now_s)
+    if isinstance(plan, Refusal):
+        return plan
+    words = review(plan) if review is not None else ""
+    if words:
+        return Refusal(cause=Cause.POLICY, start_s=now_s, end_s=entry.end_s, message=words)
+    if is_plan:
+        return plan
+    amounts = [(chosen.node, entry.need * chosen.instances) for chosen in plan.fits]
+    book.timeline.reserve_all(amounts, now_s, entry.end_s)
+    book.add_copies(plan, now_s)
+    entry.fits = (*entry.fits, *plan.fits)
+    nodes = book.timeline.nodes
+    placements = tuple(Placement(node=nodes[each.node].name, instances=each.instances) for each in plan.fits)
+    entry.reservation = replace(
+        entry.reservation,
+        workspace=replace(workspace, instances=workspace.instances + count),
+        placements=(*entry.reservation.placements, *placements),
+    )
+    return plan
 
 
 def begin_waiting(book: Book, name: str, start_s: int, end_s: int, now_s: int) -> None:

@@ -154,9 +154,9 @@ class EmbeddedSystem:
         with self._call():
             self._twin.unreserve(name)
 
-    def bind(self, job: str, reservation: str | None) -> None:
+    def bind(self, job: str, reservation: str | None, limit_s: int | None = None) -> None:
         with self._call():
-            self._twin.bind(job, reservation)
+            self._twin.bind(job, reservation, limit_s)
 
     def hold(self, job: str, reason: str) -> None:
         with self._call():

@@ -111,7 +111,11 @@ class GridEngine:
         guards = [each for each in snapshot.guards if each.name == seeing.GUARD + name]
         reserving.remove(self._commands, guards)
 
-    def bind(self, job: str, reservation: str | None) -> None:
+    def bind(self, job: str, reservation: str | None, limit_s: int | None = None) -> None:
+        if limit_s is not None:
+            raise Refused(
+                f"job {job} keeps the limit that it has in Grid Engine: it cannot be bound with another"
+            )
         snapshot = self._snapshot()
         found = self._job(snapshot, job)
         if reservation is None:

@@ -96,15 +96,17 @@ class SlurmSystem:
         with self._guard:
             self._booking.take_back(name, lambda found: self._free(found, name))
 
-    def bind(self, job: str, reservation: str | None) -> None:
+    def bind(self, job: str, reservation: str | None, limit_s: int | None = None) -> None:
         with self._guard:
             found = self._standing(job)
-            if found.reservation == (reservation or ""):
+            parts = [] if limit_s is None else [f"TimeLimit={-(-limit_s // 60)}"]
+            if found.reservation != (reservation or ""):
+                parts.append(f"ReservationName={'' if reservation is None else checked(reservation)}")
+            if not parts:
                 return
             if not found.is_waiting:
                 raise Refused(f"job {job} runs: only one that waits can be bound")
-            name = "" if reservation is None else checked(reservation)
-            self._commands.ask("scontrol", "update", f"JobId={found.address}", f"ReservationName={name}")
+            self._commands.ask("scontrol", "update", f"JobId={found.address}", *parts)
 
     def hold(self, job: str, reason: str) -> None:
         with self._guard:

@@ -117,15 +117,16 @@ class Twin:
                 raise Refused(f"reservation {name} is in use by job {', '.join(running)}: end it first")
             world.drop_reservation(name, Holder.OURS, f"reservation {name} was taken back")
 
-    def bind(self, job: str, reservation: str | None) -> None:
+    def bind(self, job: str, reservation: str | None, limit_s: int | None = None) -> None:
         with self._call("bind"):
             world, found = self._world, self._found(job)
             if reservation is not None:
                 asking.check_use(world, reservation, found.submission.user)
-            if found.reservation == reservation:
+            wanted = found.submission if limit_s is None else replace(found.submission, limit_s=limit_s)
+            if (found.reservation, found.submission) == (reservation, wanted):
                 return
             self._check_waits(found, "bound")
-            found.reservation = reservation
+            found.reservation, found.submission = reservation, wanted
             world.log_change("bound" if reservation else "unbound", job, reservation or "")
 
     def hold(self, job: str, reason: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import Clock, SystemClock
+from cachemgr.base.cores import forbid_cores
 from cachemgr.daemon.notify import Supervisor, watchdog_s
 from outrider.collector import collector_paused
 from outrider.metadata.decision import Allowed, PolicyRefusal
@@ -48,10 +49,10 @@ from outrider.service.settings import Settings
 from outrider.service.web.app import make_app
 from outrider.service.web.connections.munge import Munge
 from outrider.service.web.limits import Limits
-from outrider.store.database import resolved
 from outrider.store.errors import StoreMissing
 from outrider.store.records import Effect
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite.database import resolved
+from outrider.store.sqlite.store import SqliteStore
 from outrider.store.store import Store
 
 TEND_S = 1.0
@@ -118,6 +119,8 @@ def serve(
 ) -> None:
     """Serve until told to stop. Raises ServiceError or StoreError if it cannot, or cannot any more."""
     _raise_files()
+    # Users' logins are in its memory.
+    forbid_cores()
     sockets = Sockets(config)
     # Links are followed once: one that is turned elsewhere later leads to no other store.
     config = config.model_copy(update={"store": str(resolved(Path(config.store_path)))})

@@ -14,6 +14,7 @@ from outrider.service.answers.leases import EventTaken, OptionView
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.jobs.interruption import machine_orders
 from outrider.service.desk.leases.options import chosen_way
+from outrider.service.desk.leases.pieces import PiecesAdmission
 from outrider.service.desk.leases.roles import RolesAdmission
 from outrider.service.desk.reservations.admission import Doubtful, Judged, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
@@ -274,6 +275,8 @@ class RequestDispatch:
             judged = RolesAdmission(self.site, parts.admission).decide(request, wish, program, doubts)
         elif request.starts:
             judged = parts.recurring.decide(request, wish, program, doubts)
+        elif deployment_of(request.workspace).least_piece_s is not None:
+            judged = PiecesAdmission(self.site, parts.admission).decide(request, wish, program, doubts)
         elif request.is_plan:
             return parts.admission.plan(wish, program)
         else:

@@ -20,7 +20,7 @@ from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.registry.references import API_HOSTS, HUB, Reference, read_hosts
 from cachemgr.fetch.registry.session import RegistrySettings, Session
 from cachemgr.fetch.sources.connect import WebSettings
-from outrider.service.images.sealing import read_key, seal, unseal
+from outrider.service.images.secrets.sealing import read_key, seal, unseal
 from outrider.service.ports import LoginFault, RegistryLogin
 
 VERSION = 1

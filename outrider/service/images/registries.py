@@ -17,10 +17,12 @@ from cachemgr.fetch.registry.session import FoundBlob, FoundContainer, RegistryS
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.uris import Location
 from outrider.core.model import ImagePart
+from outrider.service.images.buckets import Asker, may_use
 from outrider.service.images.containers.conversion import AS_IT_IS
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.containers.made import MadeImage, Recipe
 from outrider.service.images.logins import Logins, host_of
+from outrider.service.images.secrets.sitelogins import SiteLogins
 from outrider.service.images.web import LOOK_S
 from outrider.service.ports import FoundImage, ImageTrouble, LoginFault, Unread
 
@@ -43,18 +45,21 @@ class Entrance:
     limit_s: float = LOOK_S
     converter: Converter | None = None
     logins: Logins | None = None
+    site: SiteLogins | None = None
     uid: int = 0
+    gids: tuple[int, ...] = ()
     is_private: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a reference stands for, and whether everybody may see it."""
+    """What a reference stands for, and whether everybody may see it, here (`is_shared`) or anywhere."""
 
     reference: Reference
     found: FoundBlob | FoundContainer
     session: Session
     is_open: bool
+    is_shared: bool = False
 
     @property
     def uri(self) -> str:
@@ -74,7 +79,7 @@ def look(location: Location, entrance: Entrance, image_format: str = "") -> Foun
     """
     seen = _seen(read_reference(location.name), entrance)
     reference, found, converter = seen.reference, seen.found, entrance.converter
-    if not seen.is_open and not entrance.is_private:
+    if not (seen.is_open or seen.is_shared or entrance.is_private):
         raise ImageTrouble(
             f"not everybody may pull the image {reference}: write `private: true`, so that it is for you "
             "alone on "
@@ -129,15 +134,33 @@ def _seen(reference: Reference, entrance: Entrance) -> _Seen:
     try:
         return _Seen(reference, session.find(entrance.limit_s), session, is_open=True)
     except SourceFault as fault:
-        own = _own_settings(reference, entrance)
-        if fault.status not in CLOSED or own is None:
+        ways = _ways(reference, entrance)
+        if fault.status not in CLOSED or not ways:
             raise _trouble(reference, fault) from fault
-    session = Session(reference, own, entrance.web, entrance.clock)
-    try:
+    for number, (settings, is_shared) in enumerate(ways, 1):
+        session = Session(reference, settings, entrance.web, entrance.clock)
         left_s = max(1.0, until_s - entrance.clock.monotonic_s())
-        return _Seen(reference, session.find(left_s), session, is_open=False)
-    except SourceFault as fault:
-        raise _trouble(reference, fault, is_known=True) from fault
+        try:
+            found = session.find(left_s)
+        except SourceFault as fault:
+            if number == len(ways) or fault.status not in CLOSED:
+                raise _trouble(reference, fault, is_known=True) from fault
+        else:
+            return _Seen(reference, found, session, is_open=False, is_shared=is_shared)
+    raise AssertionError("the last way ends it")
+
+
+def _ways(reference: Reference, entrance: Entrance) -> list[tuple[RegistrySettings, bool]]:
+    """In whose names the registry may be asked, and whether what is seen so is for everybody here: its
+    user's, and the site's. What the site's program said before may be out of date: so that comes twice."""
+    own = _own_settings(reference, entrance)
+    ways = [] if own is None else [(own, False)]
+    login = None if entrance.site is None else entrance.site.find(host_of(reference.address))
+    who = Asker(entrance.is_private, entrance.uid, entrance.gids)
+    if entrance.site is not None and login is not None and may_use(login.readers, who):
+        settings = entrance.site.settings_for(login, entrance.settings)
+        ways += [(settings, login.readers is None)] * 2
+    return ways
 
 
 def _own_settings(reference: Reference, entrance: Entrance) -> RegistrySettings | None:

@@ -25,6 +25,7 @@ from outrider.service.images.containers.converter import Converter
 from outrider.service.images.hashing import Hashes
 from outrider.service.images.logins import Logins
 from outrider.service.images.opening import NOBODY, OpenAs
+from outrider.service.images.secrets.sitelogins import SiteLogins
 from outrider.service.images.tokens import TokenHosts
 from outrider.service.ports import FoundImage, ImageTrouble, Unread
 
@@ -43,6 +44,7 @@ class Means:
     logins: Logins | None = None
     buckets: Buckets = field(default_factory=Buckets)
     tokens: TokenHosts = field(default_factory=TokenHosts)
+    site_logins: SiteLogins | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,9 @@ def _registry(location: Location, claim: ImageClaim, means: Means) -> FoundImage
         limit_s=means.limit_s,
         converter=means.converter,
         logins=means.logins,
+        site=means.site_logins,
         uid=claim.uid,
+        gids=claim.gids,
         is_private=claim.is_private,
     )
     return registries.look(location, entrance, claim.format)
@@ -115,6 +119,7 @@ class Resolver:
         logins: Logins | None = None,
         buckets: Buckets | None = None,
         tokens: TokenHosts | None = None,
+        site_logins: SiteLogins | None = None,
     ) -> None:
         self._open_as = open_as
         self._hashes = hashes
@@ -129,6 +134,7 @@ class Resolver:
             logins,
             buckets or Buckets(),
             tokens or TokenHosts(),
+            site_logins,
         )
         self._catalogue = catalogue or Catalogue()
         self._most_bytes = most_bytes

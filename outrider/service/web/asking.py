@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import TypeVar
 
 from cachemgr.base.shares import Share, Shares
 from outrider.metadata.workspace import ImageSection
 from outrider.service.answers import Answer, Decision, Trouble
 from outrider.service.answers.site import ShareList
-from outrider.service.front import Busy, Front, NotDone, WantedShares
+from outrider.service.front import Front, NotDone, WantedShares
 from outrider.service.ports import FoundImage, ImageTrouble, LoginBook, LoginFault, NotYet
 from outrider.service.requests import Caller, Recall, Request, Reserve
-from outrider.service.web.errors import ErrorProblem, of_busy, of_trouble, refused
+from outrider.service.web.errors import ErrorProblem, of_trouble, of_unmade, refused
 from outrider.service.web.limits import Crew, Limits
 from outrider.service.web.requests.bodies import ReserveBody
 from outrider.service.web.requests.understanding import (
@@ -27,6 +28,15 @@ from outrider.service.web.requests.understanding import (
 
 Kind = TypeVar("Kind", bound=Answer)
 Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WantedLease:
+    """A reservation that is asked for. `late` says of each image that is only being made how far it is: such
+    a request can be planned, and not be accepted."""
+
+    request: Reserve
+    late: tuple[str, ...] = ()
 
 
 class Asker:
@@ -86,21 +96,23 @@ class Asker:
             raise TypeError(f"a recalled answer is a {type(answer).__name__}")
         return answer
 
-    async def wanted(self, caller: Caller, body: ReserveBody) -> Reserve:
-        """The reservation that a body asks for, with its image as found."""
+    async def wanted(self, caller: Caller, body: ReserveBody) -> WantedLease:
+        """The reservation that a body asks for, with its image as found, or as it is expected to become."""
         now_s = self.front.now_s()
         workspace = await self.read(caller, lambda: understand_reservation(body, now_s))
         starts = await self.read(caller, lambda: understand_starts(body, workspace, now_s))
         roles = workspace.metadata.roles if workspace.metadata.has_unlike_roles else ()
+        late: list[NotYet] = []
         role_images = [
-            None if role.image is None else await self.resolve(caller, role.image) for role in roles
+            None if role.image is None else await self._resolve_or_expect(caller, role.image, late)
+            for role in roles
         ]
-        image = await self.resolve(caller, workspace.metadata.image)
+        image = await self._resolve_or_expect(caller, workspace.metadata.image, late)
         zone = understand_zone(body.zone)
         for each in (image, *role_images):
             if each is not None:
                 check_expiry(workspace, starts, each, zone)
-        return Reserve(
+        request = Reserve(
             role_images=tuple(role_images),
             workspace=workspace,
             image=image,
@@ -110,17 +122,27 @@ class Asker:
             most_price=understand_price(body.max_price),
             is_best_fit=body.best_fit,
         )
+        return WantedLease(request=request, late=tuple(map(str, late)))
+
+    async def _resolve_or_expect(self, caller: Caller, image: ImageSection, late: list[NotYet]) -> FoundImage:
+        """What is at an address; or what is expected to be made of that, with words on how far it is."""
+        try:
+            return await self.resolve(caller, image)
+        except NotYet as error:
+            if error.expected is None:
+                raise of_unmade(str(error)) from error
+            late.append(error)
+            return error.expected
 
     async def resolve(self, caller: Caller, image: ImageSection) -> FoundImage:
-        """What is at the address of a workspace's image."""
+        """What is at the address of a workspace's image. Raises NotYet while that is being made."""
         resolved = self.front.resolve(
             image.uri, image.digest or "", image.private, caller.uid, caller.gids, image.format or ""
         )
         try:
             found = await self.wait_for(resolved)
-        except NotYet as error:
-            # Clients ask again by themselves, as long as their users let them.
-            raise of_busy(Busy(str(error), retry_after_s=1)) from error
+        except NotYet:
+            raise
         except ImageTrouble as error:
             problem = ErrorProblem(key="metadata.image.uri", message=str(error))
             raise refused(422, str(error), problems=[problem]) from error

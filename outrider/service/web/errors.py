@@ -23,6 +23,7 @@ STATUS_OF = {
     "invalid": 422,
     "unavailable": 503,
     "busy": 503,
+    "converting": 503,
 }
 RETRY_AFTER_S = 1
 
@@ -100,6 +101,12 @@ def of_busy(busy: Busy) -> RefusedRequest:
     return RefusedRequest(
         refusal(503, str(busy), code="busy", headers={"Retry-After": str(max(busy.retry_after_s, 1))})
     )
+
+
+def of_unmade(words: str) -> RefusedRequest:
+    """An image is being made. Clients ask again by themselves, as long as their users let them."""
+    headers = {"Retry-After": str(RETRY_AFTER_S)}
+    return RefusedRequest(refusal(503, words, code="converting", headers=headers))
 
 
 def of_faulty_file(faulty: FaultyFileError) -> RefusedRequest:

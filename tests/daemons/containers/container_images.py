@@ -17,6 +17,7 @@ from outrider.service.images.containers.conversion import Means
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.containers.made import MadeImages
 from outrider.service.images.logins import Logins
+from outrider.service.images.secrets.sitelogins import SiteLogins
 from outrider.service.ports import FoundImage, ImageTrouble, Unread
 from tests.daemons.registries.registry_server import CONFIG, MANIFEST, Registry, digest_of
 
@@ -96,6 +97,7 @@ class Head:
         wait_s: float = 120,
         settings: RegistrySettings | None = None,
         logins: Logins | None = None,
+        site_logins: SiteLogins | None = None,
     ) -> None:
         self.made = MadeImages(folder, most_bytes, CLOCK)
         self.made.prepare()
@@ -108,6 +110,7 @@ class Head:
             registry_settings=settings or RegistrySettings(frozenset(plain)),
             converter=self.converter,
             logins=logins,
+            site_logins=site_logins,
             limit_s=20,
         )
 

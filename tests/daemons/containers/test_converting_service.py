@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.client
+import json
 import os
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -15,9 +20,12 @@ from typing import Any
 
 import pytest
 
-from tests.daemons.containers.container_images import entry, layer, push
+from outrider.service.images.containers.pace import LEAST_BYTES
+from tests.daemons.containers.container_images import CLOCK, entry, layer, push
 from tests.daemons.registries.registry_server import Registry, need
 from tests.daemons.service.test_outriderd_program import Program
+from tests.repository import ROOT
+from tests.unit.cachemgr.fetch.servers import Asked, head, serving
 from tests.unit.service.daemon.fakes import PATIENCE_S, eventually, written
 
 WORKSPACE = """version: 1
@@ -48,6 +56,18 @@ class ConvertingProgram(Program):
             # As the command does it while an image is being converted.
             if status != 503:
                 return status, answer
+
+    def reserve_by_command(self, uri: str, start: str) -> subprocess.Popen[str]:
+        (self.folder / "ws.yaml").write_text(body(uri, start)["workspace"])
+        program = "from outrider.cli.main import run; run()"
+        return subprocess.Popen(
+            [sys.executable, "-c", program, "reserve", "ws.yaml", "--socket", str(self.socket)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
 
     def await_image(self, name: str) -> Any:
         def details() -> Any:
@@ -126,3 +146,70 @@ def _killed_at(program: ConvertingProgram, uri: str, stop: str) -> None:
         program.reserve(uri, f"k-{stop}")
     finally:
         killer.join()
+
+
+class LayerGate:
+    """Stands before the registry, and lets nobody have a layer before it is opened."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.opened = threading.Event()
+        self.asked = threading.Event()
+
+    def answer(self, asked: Asked, sock: socket.socket) -> None:
+        if "/blobs/" in asked.target:
+            self.asked.set()
+            self.opened.wait(PATIENCE_S)
+        target = f"http://{self._registry.address}{asked.target}"
+        sock.sendall(head("307 Temporary Redirect", Location=target, Content_Length="0"))
+
+
+def test_conversion_counts_in_what_is_planned_and_refused_and_is_waited_for_over_a_kill(
+    program: ConvertingProgram, registry: Registry
+) -> None:
+    gate = LayerGate(registry)
+    with serving(gate.answer) as server:
+        address = f"127.0.0.1:{server.port}"
+        text = program.file.read_text().replace(registry.address, f"{registry.address} {address}")
+        program.file.write_text(text)
+        data = os.urandom(100_000)
+        uri = push(registry, "team/gated", [data_layer(data)]).replace(registry.address, address)
+        program.start()
+        # What earlier conversions took: ten minutes for a small one.
+        size_bytes = len(gzip.compress(data_layer(data), mtime=0))
+        (program.place / "pace/pace.json").write_text(json.dumps({"squashfs": [LEAST_BYTES, 600]}))
+        began_s = int(CLOCK.now_s())
+        try:
+            early = program.ask("POST", "/v1/reservations", body(uri, "now+5minutes"), key="early")
+            planned = program.ask("POST", "/v1/plans", body(uri, "now+1hour"))
+            waiting = program.reserve_by_command(uri, "now+1hour")
+            assert waiting.stderr is not None
+            progress = waiting.stderr.readline()
+            program.end(signal.SIGKILL)
+            program.start()
+        finally:
+            gate.opened.set()
+        out, _ = waiting.communicate(timeout=PATIENCE_S)
+
+    assert early[0] == 200, early
+    assert early[1]["result"] == "refused"
+    assert "is being converted until about" in early[1]["reason"]
+    # Ten minutes and some seconds of looking at the registry, and then a transfer of 100 kB at 50 MB/s.
+    assert 590 <= early[1]["earliest_start_s"] - began_s <= 640
+    assert planned[1]["result"] == "accepted"
+    assert planned[1]["image"]["size_bytes"] == size_bytes
+    assert "its size and times are what is expected" in planned[1]["notes"][0]
+    assert "is being converted to squashfs" in progress
+    assert waiting.returncode == 0, out
+    found = program.ask("GET", "/v1/reservations")[1]["reservations"]
+    assert len(found) == 1
+    assert found[0]["name"] in out
+
+
+def data_layer(data: bytes) -> bytes:
+    return layer(entry("data", data))
+
+
+def body(uri: str, start: str) -> dict[str, str]:
+    text = WORKSPACE.format(uri=uri, more="").replace("now+10minutes", start)
+    return {"workspace": text, "file": "ws.yaml", "zone": "UTC"}

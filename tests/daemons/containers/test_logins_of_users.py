@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+import resource
 import shutil
-import sqlite3
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,11 +18,20 @@ import pytest
 
 from tests.daemons.containers.container_images import entry, layer, push
 from tests.daemons.containers.test_converting_service import ConvertingProgram
+from tests.daemons.containers.traces import (
+    NEEDLES,
+    PASSWORD,
+    ChildrenWatch,
+    OwnLine,
+    found_at,
+    found_in_files,
+    read_as,
+)
 from tests.daemons.registries.registry_server import need, running
+from tests.daemons.registries.test_looking_at_registries import certified
 from tests.repository import ROOT
-from tests.unit.service.daemon.fakes import PATIENCE_S
+from tests.unit.service.daemon.fakes import PATIENCE_S, eventually
 
-PASSWORD = "unlike-any-key-41"
 # The same by bcrypt, as htpasswd -B writes it.
 HTPASSWD = "ada:$2b$05$eSVVn0hmitf9fCRWAQ358.Zepuudzy1syBrsaTXneISEZeyfZERHi\n"
 
@@ -49,25 +59,34 @@ class ClosedSite(ConvertingProgram):
     def traces(self) -> list[str]:
         """Files of the service that have the password, and its processes' arguments and variables."""
         assert self.process is not None
-        places = [path for path in (self.folder / "s").rglob("*") if path.is_file()] + [self.log]
-        places += [Path(f"/proc/{self.process.pid}/{name}") for name in ("cmdline", "environ")]
-        return [str(path) for path in places if PASSWORD.encode() in path.read_bytes()]
+        return [*found_in_files([self.folder]), *found_at(self.process.pid, has_memory=False)]
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[tuple[ClosedSite, str]]:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ClosedSite, str]]:
+    """One for all tests here, each of which gives up the logins that it has made."""
     need("sqfstar")
+    tmp_path = tmp_path_factory.mktemp("closed")
+    with pytest.MonkeyPatch.context() as patched:
+        yield from _site(tmp_path, patched)
+
+
+def _site(tmp_path: Path, patched: pytest.MonkeyPatch) -> Iterator[tuple[ClosedSite, str]]:
     data = tmp_path / "data"
     with running(data) as plain:
         push(plain, "team/private", [layer(entry("a", b"private"))])
+        push(plain, "team/swept", [layer(entry("a", b"swept"))])
     (tmp_path / "htpasswd").write_text(HTPASSWD)
-    section = {"auth": {"htpasswd": {"realm": "test", "path": str(tmp_path / "htpasswd")}}}
+    section: dict[str, object] = {"auth": {"htpasswd": {"realm": "test", "path": str(tmp_path / "htpasswd")}}}
     folder = Path(tempfile.mkdtemp(prefix="login-", dir="/tmp"))
     folder.chmod(0o755)
+    certificate, key = certified(tmp_path)
+    section["http"] = {"tls": {"certificate": str(certificate), "key": str(key)}}
+    patched.setenv("SSL_CERT_FILE", str(certificate))
     with running(data, section) as registry:
         made = ClosedSite(folder, registry)
-        keys = f"registries: {{plain_logins: true, login_key: {folder}/key, "
-        made.file.write_text(made.file.read_text().replace("registries: {", keys))
+        text = made.file.read_text()
+        made.file.write_text(text.replace(f"plain_http: '{registry.address}'", f"login_key: {folder}/key"))
         made.start()
         yield made, f"{registry.address}"
         assert made.process is not None
@@ -97,8 +116,8 @@ def test_private_image_is_on_the_nodes_and_its_password_is_nowhere(site: tuple[C
     assert program.ask("GET", "/v1/images")[1]["images"][0]["is_private"]
     assert len(program.copies()) == 2
     assert program.traces() == []
-    with sqlite3.connect(program.folder / "s/outriderd.sqlite") as store:
-        assert PASSWORD not in "\n".join(store.iterdump())
+    assert program.ask("DELETE", f"/v1/reservations/{decision['name']}", key="k3")[0] == 200
+    assert program.outrider("logout", host).returncode == 0
 
 
 def test_login_is_taken_from_podmans_file_and_given_up(site: tuple[ClosedSite, str], tmp_path: Path) -> None:
@@ -114,3 +133,50 @@ def test_login_is_taken_from_podmans_file_and_given_up(site: tuple[ClosedSite, s
     assert program.outrider("logins").stdout == ""
     assert program.outrider("logout", host).returncode != 0
     assert "auth.json, config.json or ~/.netrc" in program.outrider("login", host).stderr
+
+
+def test_password_of_a_private_image_is_found_nowhere_outside_of_the_service(
+    site: tuple[ClosedSite, str], tmp_path: Path
+) -> None:
+    """Packets, files, copies of the store, programs that it starts, what a crash leaves, and other users."""
+    program, host = site
+    assert program.process is not None
+    service = program.process.pid
+    with OwnLine() as wire, ChildrenWatch(service) as children:
+        done = program.outrider("login", host, "--username", "ada", "--password-stdin", stdin=f"{PASSWORD}\n")
+        status, decision = program.reserve(f"docker://{host}/team/swept:v1", "k1", ", private: true")
+        program.await_image(decision["name"])
+        kept = program.ask("POST", "/v1/backups", {"path": f"{program.folder}/s/backup.sqlite"})[0]
+
+    assert (done.returncode, status, kept) == (0, 201, 200), done.stderr
+    assert wire.bytes > 10_000
+    assert wire.found == []
+    assert children.seen > 0, "the converting program and what it starts"
+    assert children.found == []
+    assert found_in_files([program.folder]) == []
+    assert [read_as(65534, f"/proc/{service}/{name}") for name in ("mem", "environ", "maps")] == [None] * 3
+    resource.prlimit(service, resource.RLIMIT_CORE, (0, resource.prlimit(service, resource.RLIMIT_CORE)[1]))
+    program.end(signal.SIGSEGV)
+    assert list(program.folder.rglob("core*")) == []
+    program.start()
+    assert program.outrider("logout", host).returncode == 0
+
+
+def test_search_for_passwords_finds_one_where_it_is(tmp_path: Path) -> None:
+    """Of a program that has it in a variable, an argument, a file, and its memory, and crashes."""
+    (tmp_path / "file").write_text(f"auth: {NEEDLES[1].decode()}")
+    argv = [sys.executable, "-c", "input()", PASSWORD]
+    process = subprocess.Popen(
+        argv, stdin=subprocess.PIPE, env={"PASSWORD": PASSWORD}, cwd=tmp_path, preexec_fn=with_cores
+    )
+    try:
+        eventually(lambda: len(found_at(process.pid)) == 3, "a trace in each")
+    finally:
+        process.send_signal(signal.SIGSEGV)
+        process.communicate(timeout=PATIENCE_S)
+
+    assert len(found_in_files([tmp_path])) == 1 + len(list(tmp_path.glob("core*")))
+
+
+def with_cores() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

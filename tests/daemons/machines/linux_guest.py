@@ -24,20 +24,24 @@ LZ4_MAGIC = b"\x02!L\x18"
 # In the order in which each finds what it needs.
 MODULES = (
     "virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_mmio",
-    "virtio_blk", "virtio_console", "cdrom", "isofs",
+    "virtio_blk", "virtio_console", "cdrom", "isofs", "failover", "net_failover", "virtio_net",
 )  # fmt: skip
 APPEND = (
     "console=ttyS0 quiet panic=-1 mitigations=off nopti tsc=reliable no_timer_check random.trust_cpu=on "
     # A microvm that is translated has no clock to measure the processor's by.
     "tsc_early_khz=2400000"
 )
+PROGRAMS = ("/usr/sbin/sshd", "/usr/bin/ssh", "/usr/bin/ssh-keygen")
+"""What a guest has beside busybox that others may reach by ssh: this system's own."""
+PEOPLE = "root:x:0:0:root:/guest:/bin/sh\nsshd:x:100:65534::/run/sshd:/bin/false\n"
 INIT = r"""#!/bin/busybox sh
-/bin/busybox mkdir -p /proc /sys /dev /job /run /tmp
+/bin/busybox mkdir -p /proc /sys /dev /job /run /tmp /guest
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
-export PATH=/bin HOME=/tmp
+export PATH=/bin:/usr/bin:/usr/sbin HOME=/tmp
+[ ! -e /usr/bin/ssh ] || { mkdir -p /dev/pts && mount -t devpts devpts /dev/pts; }
 while read -r module; do insmod "/modules/$module.ko"; done </modules/order
 tries=0
 while [ "$tries" -lt 100 ]; do
@@ -59,6 +63,8 @@ class LinuxGuest:
 
     kernel: Path
     initrd: Path
+    with_ssh: Path
+    """An initial RAM disk that has OpenSSH, too, and so some 20 MB more."""
 
 
 def linux_guest() -> LinuxGuest:
@@ -67,7 +73,7 @@ def linux_guest() -> LinuxGuest:
     made_by = zlib.crc32(Path(__file__).read_bytes())
     name = re.sub("[^0-9A-Za-z.]+", "-", f"outrider-guest-{os.getuid()}-{made_by:08x}-{version}")
     folder = Path(tempfile.gettempdir()) / name
-    found = LinuxGuest(folder / "vmlinux", folder / "initrd")
+    found = LinuxGuest(folder / "vmlinux", folder / "initrd", folder / "initrd-ssh")
     with _locked(Path(f"{folder}.lock")):
         if not folder.exists():
             new = Path(f"{folder}.new")
@@ -140,8 +146,24 @@ def _make_initrd(root: Path, target: Path) -> None:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         (tree / "modules" / f"{name}.ko").write_bytes(data)
     (tree / "modules" / "order").write_text("".join(f"{name}\n" for name in order))
+    _pack(tree, target)
+    _add_ssh(tree)
+    _pack(tree, target.with_name(f"{target.name}-ssh"))
+    shutil.rmtree(tree)
+
+
+def _add_ssh(tree: Path) -> None:
+    told = subprocess.run(["ldd", *PROGRAMS], capture_output=True, text=True, timeout=60, check=True).stdout
+    for path in {*PROGRAMS, *re.findall(r"(/\S+) \(0x", told)}:
+        (tree / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, tree / path[1:])
+    (tree / "etc").mkdir()
+    (tree / "etc" / "passwd").write_text(PEOPLE)
+    (tree / "etc" / "group").write_text("root:x:0:\nnogroup:x:65534:\n")
+
+
+def _pack(tree: Path, target: Path) -> None:
     names = "\n".join([".", *sorted(str(path.relative_to(tree)) for path in tree.rglob("*"))])
     line = ["cpio", "--quiet", "-o", "-H", "newc"]
     packed = subprocess.run(line, cwd=tree, input=names.encode(), capture_output=True, check=True, timeout=60)
     target.write_bytes(packed.stdout)
-    shutil.rmtree(tree)

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from cachemgr.machines.layers import MOST_LAYERS
+from cachemgr.machines.qemu.layers import MOST_LAYERS
 from tests.amount import LONG
 from tests.daemons.machines.engine import Engine, wait_until
 

@@ -171,7 +171,8 @@ def test_daemon_of_a_service_user_serves_jobs_of_others(outside: Start, folder: 
         with open(made["path"], "r+b") as file:
             return file.write(b"mine")
 
-    assert Path(f"/proc/{daemon.process.pid}").stat().st_uid == service.pw_uid
+    status = Path(f"/proc/{daemon.process.pid}/status").read_text()
+    assert f"Uid:\t{service.pw_uid}\t{service.pw_uid}\t" in status
     assert as_user(2001, write)["gives"] == 4
     assert "raises" in as_user(2002, write)
     assert daemon.ask("release", owner="o")["removed"] == 1

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 
-from outrider.store.database import Database
 from outrider.store.errors import Full, ReadOnly, StoreFailed
 from outrider.store.records import Pruned
-from outrider.store.sqlite_store import SqliteStore
-from outrider.store.sqlite_writes import SqliteProgressWrites, SqlitePromiseWrites
+from outrider.store.sql.writes import SqlProgressWrites, SqlPromiseWrites
+from outrider.store.sqlite.database import Database
+from outrider.store.sqlite.store import SqliteStore
 from outrider.store.store import MOST_ROWS
 
 
@@ -48,13 +48,13 @@ class FailingStore(SqliteStore):
         return cls(Database(path, now_s, is_new=is_new), fate)
 
     @contextmanager
-    def promise(self) -> Iterator[SqlitePromiseWrites]:
+    def promise(self) -> Iterator[SqlPromiseWrites]:
         with self._fated(), super().promise() as promise:
             yield promise
             self._end_of_block()
 
     @contextmanager
-    def progress(self) -> Iterator[SqliteProgressWrites]:
+    def progress(self) -> Iterator[SqlProgressWrites]:
         with self._fated(), super().progress() as progress:
             yield progress
             self._end_of_block()

@@ -28,7 +28,7 @@ from outrider.service.desk.reservations.lifecycle import ReservationLifecycle
 from outrider.service.desk.reservations.repair import ReservationRepair
 from outrider.service.desk.state.site import Site
 from outrider.store.errors import StoreError
-from outrider.store.sqlite_writes import SqlitePromiseWrites
+from outrider.store.sql.writes import SqlPromiseWrites
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -179,7 +179,7 @@ def reserves_half_of_it(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_decisions(patch: pytest.MonkeyPatch) -> None:
     """Alarms are not written down."""
-    patch.setattr(SqlitePromiseWrites, "decide", lambda self, decision: 0)
+    patch.setattr(SqlPromiseWrites, "decide", lambda self, decision: 0)
 
 
 def releases_before_the_image(patch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,20 @@ def test_busy_service_is_asked_again_after_the_time_it_named(service: Service) -
     assert clock.slept == [3, 3]
 
 
+def test_image_that_is_being_made_is_waited_for_as_long_as_there_is_news_of_it(service: Service) -> None:
+    making = trouble("converting", 503)
+    making.headers["Retry-After"] = "20"
+    service.on("POST", "/v1/plans", making, making, making, {"result": "accepted"})
+    told: list[str] = []
+    clock = Clock()
+
+    answer = Transport(str(service.path), clock, timeout_s=30, waiting=told.append).post("/v1/plans", {})
+
+    assert answer == {"result": "accepted"}
+    assert sum(clock.slept) == 60
+    assert [bool(words) for words in told] == [True, True, True, False]
+
+
 def test_busy_service_is_not_waited_for_beyond_the_timeout(service: Service) -> None:
     busy = trouble("busy", 503)
     busy.headers["Retry-After"] = "3"

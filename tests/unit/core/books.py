@@ -8,7 +8,7 @@ from random import Random
 from outrider.core.images.encumbrance import Encumbrance, ForeignHold
 from outrider.core.images.pools import Life
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.reservations.admission import Accepted, admit
+from outrider.core.reservations.admission import admit
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from tests.unit.core.sites import Site
 
@@ -42,8 +42,8 @@ def wanted(
 
 def accept(book: Book, workspace: Workspace, now_s: int) -> ReservationPlan:
     answer = admit(book, workspace, now_s)
-    assert isinstance(answer, Accepted), answer
-    return answer.plan
+    assert isinstance(answer, ReservationPlan), answer
+    return answer
 
 
 def begin_next(book: Book, now_s: int) -> int:

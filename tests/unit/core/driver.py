@@ -18,7 +18,7 @@ from outrider.core.besteffort.board import BestEffortRun
 from outrider.core.images.pools import Life
 from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Reservation, Transfer, Workspace
-from outrider.core.reservations.admission import Accepted
+from outrider.core.reservations.book import ReservationPlan
 from tests.unit.core.sites import Site, steps
 
 END, CANCEL, LINK, SUBMIT, SCHEDULE, BEGIN = range(6)
@@ -109,15 +109,14 @@ class Driver:
             return
         expected = self.scheduler.what_if(workspace, self.now_s)
         answer = self.scheduler.reserve(workspace, self.now_s)
-        if not isinstance(answer.admission, Accepted):
+        if not isinstance(answer.admission, ReservationPlan):
             assert answer.admission == expected
             self.log.append((self.now_s, workspace.name, answer.admission))
             return
-        assert isinstance(expected, Accepted)
-        assert expected.plan.fits == answer.admission.plan.fits
-        assert expected.plan.transfers == answer.admission.plan.transfers
-        reservation = answer.admission.reservation
-        assert reservation is not None
+        assert isinstance(expected, ReservationPlan)
+        assert expected.fits == answer.admission.fits
+        assert expected.transfers == answer.admission.transfers
+        reservation = self.scheduler.book.entries[workspace.name].reservation
         self.log.append((self.now_s, workspace.name, reservation))
         self._expect(reservation, request)
         for run in answer.moved:

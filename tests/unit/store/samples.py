@@ -8,7 +8,8 @@ from outrider.core.links.links import TransferStanding
 from outrider.core.model import Image, KeptHold, Placement, Reservation, Resources, Transfer, Workspace
 from outrider.core.restart.snapshot import KeptTransfer
 from outrider.store.records import Effect, RecordedAnswer, RecordedDecision, ReservationOwner
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sql.reading import SqlStore
+from outrider.store.sqlite.store import SqliteStore
 
 IMAGE = Image(uri="registry/ubuntu", size_bytes=2_000_000_000, digest="sha256:" + "5" * 64)
 ALICE = ReservationOwner(uid=1001, user="alice", account="physics")
@@ -57,7 +58,7 @@ def decision(name: str, outcome: str = "accepted", at_s: int = 7) -> RecordedDec
     return RecordedDecision(at_s=at_s, uid=1001, kind="reserve", name=name, outcome=outcome, reason="it fits")
 
 
-def promise_all(store: SqliteStore, name: str, number: int, now_s: int = 10, *, answers: int = 1) -> None:
+def promise_all(store: SqlStore, name: str, number: int, now_s: int = 10, *, answers: int = 1) -> None:
     """Everything that one accepted request writes, in one transaction; a second answer is refused."""
     with store.promise() as promise:
         promise.add_reservation(reservation(name, number), ALICE, now_s)

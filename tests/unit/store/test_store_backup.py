@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from outrider.store.backup import back_up, put_back, verify
 from outrider.store.errors import Conflict, Damaged, Full, Locked, StoreMissing, TooNew
-from outrider.store.migrations import NEWEST
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite.backup import back_up, put_back, verify
+from outrider.store.sqlite.migrations import NEWEST
+from outrider.store.sqlite.store import SqliteStore
 from tests.unit.store.samples import new_store, promise_all
 
 
@@ -192,7 +192,7 @@ def test_a_copy_without_room_blames_the_disk_of_the_copy(
         error.sqlite_errorcode = sqlite3.SQLITE_FULL
         raise error
 
-    monkeypatch.setattr("outrider.store.backup.verify", full)
+    monkeypatch.setattr("outrider.store.sqlite.backup.verify", full)
     with new_store(tmp_path) as store, pytest.raises(Full, match=r"copy\.sqlite: its disk has no room"):
         back_up(store.path, tmp_path / "copy.sqlite")
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from outrider.store.errors import Conflict
-from tests.unit.store.samples import answer, new_store, promise_all
+from tests.unit.store.conftest import StorePlace
+from tests.unit.store.samples import answer, promise_all
 
 
-def test_an_answer_of_which_more_is_known_is_changed_for_its_own_request(tmp_path: Path) -> None:
+def test_an_answer_of_which_more_is_known_is_changed_for_its_own_request(place: StorePlace) -> None:
     changed = answer("key of w1", text='{"version":2}')
-    with new_store(tmp_path) as store:
+    with place.create() as store:
         promise_all(store, "w1", 1)
         promise_all(store, "w2", 2)
         with store.promise() as promise:

@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 from random import Random
 
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite.store import SqliteStore
 from outrider.store.states import State, TransferState
 from tests.amount import examples
 from tests.unit.store.samples import promise_all, transfer

@@ -25,7 +25,7 @@ from outrider.store.errors import (
     StoreMissing,
     TooNew,
 )
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite.store import SqliteStore
 from tests.unit.store.samples import ALICE, answer, new_store, promise_all, reservation
 
 
@@ -115,7 +115,7 @@ def test_a_second_service_is_refused_and_told_who_holds_the_store(tmp_path: Path
 def test_a_program_that_writes_beside_the_service_makes_a_promise_fail_and_not_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outrider.store.database.WAIT_S", 0.01)
+    monkeypatch.setattr("outrider.store.sqlite.database.WAIT_S", 0.01)
     with new_store(tmp_path) as store:
         other = sqlite3.connect(store.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -392,7 +392,7 @@ def test_a_row_that_cannot_be_read_is_named_and_not_passed_over(tmp_path: Path) 
 def test_every_error_has_a_code_and_an_exit_code_of_its_own_and_says_what_it_means() -> None:
     found = errors.every_error()
 
-    assert len({each.code for each in found}) == len({each.exit_code for each in found}) == len(found) == 10
+    assert len({each.code for each in found}) == len({each.exit_code for each in found}) == len(found) == 11
     assert all((each.__doc__ or "").endswith(".") for each in found)
 
 

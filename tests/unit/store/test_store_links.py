@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from outrider.store.backup import back_up, put_back
 from outrider.store.errors import Conflict, Locked
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite.backup import back_up, put_back
+from outrider.store.sqlite.store import SqliteStore
 from tests.daemons.kill.loopdisk import need, run
 from tests.unit.store.samples import new_store, promise_all
 from tests.unit.store.test_store_damage import in_child

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from outrider.core.restart.snapshot import KeptPool
-from outrider.store import migrations
 from outrider.store.errors import StoreError
 from outrider.store.records import NodeRecord
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite import migrations
+from outrider.store.sqlite.store import SqliteStore
 from outrider.store.states import State
 from tests.repository import ROOT
 from tests.unit.store.samples import ALICE, answer, effect, promise_all, reservation, transfer

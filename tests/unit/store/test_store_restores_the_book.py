@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -17,19 +16,20 @@ from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.restart.snapshot import KeptTransfer, keep, keep_runs
 from outrider.store.loading import load_book
 from outrider.store.records import NodeRecord
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sql.reading import SqlStore
 from outrider.store.states import State, TransferState
 from tests.amount import examples
 from tests.unit.core.ledger import Ledger
 from tests.unit.core.restart.test_restoring import again, contents, go_on, random_service
 from tests.unit.core.sites import Site
-from tests.unit.store.samples import ALICE, new_store, promise_all
+from tests.unit.store.conftest import StorePlace
+from tests.unit.store.samples import ALICE, promise_all
 
 
 class StoredLedger(Ledger):
     """A ledger that is a store: each change is one transaction with what is new in it."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: SqlStore) -> None:
         super().__init__()
         self._store = store
         self._written: dict[str, Reservation] = {}
@@ -68,13 +68,12 @@ class StoredLedger(Ledger):
 
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_a_book_restored_from_the_store_answers_like_the_one_that_went_on(
-    tmp_path: Path, is_shared: bool
+    places: Callable[[], StorePlace], is_shared: bool
 ) -> None:
     promised = 0
     for seed in range(2000, 2000 + examples(40)):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        with new_store(folder) as store:
+        place = places()
+        with place.create() as store:
             ledger = StoredLedger(store)
             site, service = random_service(Random(seed), is_shared=is_shared, ledger=ledger)
             book, now_s = service.book, service.now_s
@@ -87,7 +86,7 @@ def test_a_book_restored_from_the_store_answers_like_the_one_that_went_on(
                 for pool in rest.pools:
                     progress.put_node(NodeRecord(name=pool.node, reported_s=now_s, pool=pool))
 
-        with SqliteStore.open(folder / "store.sqlite", now_s) as store:
+        with place.open(now_s) as store:
             kept = store.kept_book(now_s)
         promised += len(kept.reservations)
         assert kept.reservations == tuple(ledger.reservations.values())
@@ -102,9 +101,9 @@ def test_a_book_restored_from_the_store_answers_like_the_one_that_went_on(
     assert promised > examples(40)
 
 
-def test_a_service_loads_its_book_from_the_store_and_the_collector_is_as_before(tmp_path: Path) -> None:
+def test_a_service_loads_its_book_from_the_store_and_the_collector_is_as_before(place: StorePlace) -> None:
     site = Site(nodes=(Node(name="n1", capacity=Resources.of(cpus=64, memory_mib=65536)),))
-    with new_store(tmp_path) as store:
+    with place.create() as store:
         promise_all(store, "w1", 1)
         terms = site.book().terms
         links = ExclusiveLinks(rate_bytes_per_s=125_000_000)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from outrider.core.restart.snapshot import KeptBestEffort, KeptPool
-from outrider.store import statements as sql
 from outrider.store.errors import Conflict, TooMuch
 from outrider.store.records import MOST_DOCUMENT, Effect, NodeRecord, ReservationOwner
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sql import statements as sql
 from outrider.store.states import STEPS, TRANSFER_STEPS, State, TransferState
+from tests.unit.store.conftest import StorePlace
 from tests.unit.store.samples import (
     ALICE,
     answer,
@@ -25,11 +25,11 @@ from tests.unit.store.samples import (
 )
 
 
-def test_one_decision_is_read_back_whole_after_the_store_was_closed(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_one_decision_is_read_back_whole_after_the_store_was_closed(place: StorePlace) -> None:
+    with place.create() as store:
         promise_all(store, "w1", 1)
 
-    with SqliteStore.open(tmp_path / "store.sqlite", 20) as store:
+    with place.open(20) as store:
         record = store.reservation("w1")
         assert record is not None
         assert record.reservation == reservation("w1", 1)
@@ -41,8 +41,8 @@ def test_one_decision_is_read_back_whole_after_the_store_was_closed(tmp_path: Pa
         assert store.decisions("w1") == [replace(decision("w1"), number=1)]
 
 
-def test_a_transaction_that_raises_leaves_nothing(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_a_transaction_that_raises_leaves_nothing(place: StorePlace) -> None:
+    with place.create() as store:
         with pytest.raises(Conflict, match="key of w1"):
             promise_all(store, "w1", 1, answers=2)
 
@@ -64,8 +64,8 @@ def test_a_promise_is_synced_and_progress_is_not(tmp_path: Path) -> None:
         assert store._database.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_a_live_name_is_taken_and_a_past_one_is_free(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_a_live_name_is_taken_and_a_past_one_is_free(place: StorePlace) -> None:
+    with place.create() as store:
         promise_all(store, "w1", 1)
         with pytest.raises(Conflict, match="exists already"), store.promise() as promise:
             promise.add_reservation(reservation("w1"), ALICE, 11)
@@ -82,8 +82,8 @@ def test_a_live_name_is_taken_and_a_past_one_is_free(tmp_path: Path) -> None:
         assert [(each.ended_s, each.why) for each in store.past_reservations()] == [(20, "by its user")]
 
 
-def test_a_reservation_changes_only_from_the_version_that_was_read(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_a_reservation_changes_only_from_the_version_that_was_read(place: StorePlace) -> None:
+    with place.create() as store:
         promise_all(store, "w1", 1)
         first = store.reservation("w1")
         assert first is not None
@@ -98,15 +98,14 @@ def test_a_reservation_changes_only_from_the_version_that_was_read(tmp_path: Pat
 
 
 @pytest.mark.parametrize("before", State)
-def test_every_step_of_a_reservation_outside_the_table_is_refused(tmp_path: Path, before: State) -> None:
-    with new_store(tmp_path) as store:
+def test_every_step_of_a_reservation_outside_the_table_is_refused(place: StorePlace, before: State) -> None:
+    with place.create() as store:
         for after in State:
             with store.promise() as promise:
                 promise.add_reservation(reservation(after.value), ALICE, 0)
             if before is not State.ACCEPTED:
-                store._database.connection.execute(
-                    "UPDATE reservations SET state = ? WHERE name = ?", (before.value, after.value)
-                )
+                words = f"UPDATE reservations SET state = '{before.value}' WHERE name = '{after.value}'"
+                place.change(store, words)
             record = store.reservation(after.value)
             assert record is not None
             if after in STEPS[before]:
@@ -131,8 +130,8 @@ def test_what_is_over_does_not_begin_again() -> None:
     assert TransferState.WAITING in TRANSFER_STEPS[TransferState.RUNNING]
 
 
-def test_a_transfer_is_followed_from_waiting_to_done(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_a_transfer_is_followed_from_waiting_to_done(place: StorePlace) -> None:
+    with place.create() as store:
         promise_all(store, "w1", 1)
         with store.progress() as progress:
             progress.put_transfers([transfer(1, has_begun=True)], 50)
@@ -156,8 +155,8 @@ def test_a_transfer_is_followed_from_waiting_to_done(tmp_path: Path) -> None:
             progress.put_transfers([transfer(1, has_begun=True)], 80)
 
 
-def test_the_number_of_a_withdrawn_transfer_is_not_given_again(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_the_number_of_a_withdrawn_transfer_is_not_given_again(place: StorePlace) -> None:
+    with place.create() as store:
         with store.promise() as promise:
             promise.put_transfers([transfer(7), transfer(8)], 10)
         with store.promise() as promise:
@@ -170,8 +169,8 @@ def test_the_number_of_a_withdrawn_transfer_is_not_given_again(tmp_path: Path) -
         assert store.kept_book(30).next_transfer == 9
 
 
-def test_the_same_key_with_another_request_is_an_error(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_the_same_key_with_another_request_is_an_error(place: StorePlace) -> None:
+    with place.create() as store:
         promise_all(store, "w1", 1)
 
         assert store.answered(1001, "key of w1", "aa") is not None
@@ -182,8 +181,8 @@ def test_the_same_key_with_another_request_is_an_error(tmp_path: Path) -> None:
             promise.answer(answer("key of w1"))
 
 
-def test_effects_on_one_subject_are_handed_out_one_after_the_other(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_effects_on_one_subject_are_handed_out_one_after_the_other(place: StorePlace) -> None:
+    with place.create() as store:
         with store.promise() as promise:
             promise.todo(effect("make x", "x", due_s=5), effect("drop x", "x", due_s=0, kind="unreserve"))
             promise.todo(effect("make y", "y", due_s=3))
@@ -201,9 +200,9 @@ def test_effects_on_one_subject_are_handed_out_one_after_the_other(tmp_path: Pat
 
 
 def test_an_effect_that_is_asked_for_twice_is_one_and_another_one_of_its_name_is_refused(
-    tmp_path: Path,
+    place: StorePlace,
 ) -> None:
-    with new_store(tmp_path) as store:
+    with place.create() as store:
         with store.promise() as promise:
             promise.todo(effect("make x"), effect("make x", due_s=99))
         with pytest.raises(Conflict, match="was another one"), store.promise() as promise:
@@ -212,19 +211,19 @@ def test_an_effect_that_is_asked_for_twice_is_one_and_another_one_of_its_name_is
         assert [each.due_s for each in store.due_effects(100)] == [0]
 
 
-def test_effects_do_not_pile_up_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outrider.store.sqlite_writes.MOST_EFFECTS", 3)
-    with new_store(tmp_path) as store:
+def test_effects_do_not_pile_up_without_end(place: StorePlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outrider.store.sql.writes.MOST_EFFECTS", 3)
+    with place.create() as store:
         with pytest.raises(TooMuch, match="3 effects wait"), store.promise() as promise:
             promise.todo(*(effect(f"e{number}") for number in range(4)))
 
         assert store.due_effects(0) == []
 
 
-def test_nodes_pools_and_runs_are_read_back(tmp_path: Path) -> None:
+def test_nodes_pools_and_runs_are_read_back(place: StorePlace) -> None:
     pool = KeptPool(node="n1", uses=(("sha256:5", 3),))
     run = KeptBestEffort(name="77/0", until_s=900, holds=reservation("x", 1).holds)
-    with new_store(tmp_path) as store:
+    with place.create() as store:
         with store.progress() as progress:
             progress.put_transfers([transfer(1, is_done=True)], 1)
             progress.put_node(NodeRecord(name="n1", reported_s=4, pool=pool))
@@ -243,8 +242,8 @@ def test_nodes_pools_and_runs_are_read_back(tmp_path: Path) -> None:
         assert [each.name for each in store.nodes()] == ["n1"]
 
 
-def test_a_transfer_that_is_done_is_kept_for_as_long_as_it_is_needed(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_a_transfer_that_is_done_is_kept_for_as_long_as_it_is_needed(place: StorePlace) -> None:
+    with place.create() as store:
         promise_all(store, "w1", 1)
         with store.progress() as progress:
             progress.put_transfers([transfer(1, is_done=True)], 20)
@@ -258,8 +257,8 @@ def test_a_transfer_that_is_done_is_kept_for_as_long_as_it_is_needed(tmp_path: P
         assert store.kept_book(50).transfers == ()
 
 
-def test_pruning_takes_small_steps_and_only_what_is_over_and_old(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_pruning_takes_small_steps_and_only_what_is_over_and_old(place: StorePlace) -> None:
+    with place.create() as store:
         for number in range(1, 8):
             promise_all(store, f"w{number}", number)
         for number in range(1, 6):
@@ -285,8 +284,8 @@ def test_pruning_takes_small_steps_and_only_what_is_over_and_old(tmp_path: Path)
         assert store.decisions() == []
 
 
-def test_nodes_of_what_was_over_in_this_hour_are_named(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_nodes_of_what_was_over_in_this_hour_are_named(place: StorePlace) -> None:
+    with place.create() as store:
         for name, start_s, ended_s in (("a", 100, 3599), ("b", 3000, 3700), ("c", 9000, 3800)):
             with store.promise() as promise:
                 promise.add_reservation(reservation(name, start_s=start_s, node=name), ALICE, 0)
@@ -299,8 +298,8 @@ def test_nodes_of_what_was_over_in_this_hour_are_named(tmp_path: Path) -> None:
         assert store.kept_book(7300).used_lately == ()
 
 
-def test_decisions_are_read_page_by_page(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_decisions_are_read_page_by_page(place: StorePlace) -> None:
+    with place.create() as store:
         for number in range(5):
             with store.promise() as promise:
                 promise.decide(decision("w", at_s=number))
@@ -311,8 +310,8 @@ def test_decisions_are_read_page_by_page(tmp_path: Path) -> None:
         assert store.decisions("other") == []
 
 
-def test_a_transaction_cannot_be_nested_nor_used_when_it_is_over(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_a_transaction_cannot_be_nested_nor_used_when_it_is_over(place: StorePlace) -> None:
+    with place.create() as store:
         with pytest.raises(ValueError, match="nested"), store.promise(), store.progress():
             pass
         with store.promise() as promise:
@@ -348,8 +347,8 @@ def test_a_payload_is_a_json_object_with_a_version(payload: str) -> None:
         Effect(identity="e", kind="k", subject="s", payload=payload, created_s=0, due_s=0)
 
 
-def test_a_name_that_is_not_text_is_refused_and_the_store_goes_on(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_a_name_that_is_not_text_is_refused_and_the_store_goes_on(place: StorePlace) -> None:
+    with place.create() as store:
         with pytest.raises(TooMuch, match="cannot be written"), store.promise() as promise:
             promise.add_reservation(reservation("broken \udcff"), ALICE, 0)
         promise_all(store, "whole", 1)
@@ -357,9 +356,9 @@ def test_a_name_that_is_not_text_is_refused_and_the_store_goes_on(tmp_path: Path
         assert [each.name for each in store.live_reservations()] == ["whole"]
 
 
-def test_names_of_any_kind_are_values_and_never_statements(tmp_path: Path) -> None:
-    names = ["'; DROP TABLE reservations; --", "a\x00b", "\u00e9\u4e2d", "../../etc", "%", " "]
-    with new_store(tmp_path) as store:
+def test_names_of_any_kind_are_values_and_never_statements(place: StorePlace) -> None:
+    names = ["'; DROP TABLE reservations; --", "\u00e9\u4e2d", "../../etc", "%", " "]
+    with place.create() as store:
         for name in names:
             with store.promise() as promise:
                 promise.add_reservation(reservation(name), ALICE, 0)
@@ -384,9 +383,9 @@ def test_every_statement_of_the_store_is_understood_by_sqlite(tmp_path: Path) ->
     assert len(statements) > 50
 
 
-def test_what_the_user_asked_for_is_kept_beside_what_was_promised(tmp_path: Path) -> None:
+def test_what_the_user_asked_for_is_kept_beside_what_was_promised(place: StorePlace) -> None:
     first, second = '{"version":1,"workspace":"a: 1"}', '{"version":2,"workspace":"a: 2"}'
-    with new_store(tmp_path) as store:
+    with place.create() as store:
         with store.promise() as promise:
             promise.add_reservation(reservation("w1"), ALICE, 10, document=first)
             promise.add_reservation(reservation("w2"), ALICE, 10)
@@ -399,13 +398,13 @@ def test_what_the_user_asked_for_is_kept_beside_what_was_promised(tmp_path: Path
         with store.promise() as promise:
             promise.change_reservation(changed, 12, document=second)
 
-    with SqliteStore.open(tmp_path / "store.sqlite", 20) as store:
+    with place.open(20) as store:
         assert [each.document for each in store.live_reservations()] == [second, '{"version":1}']
 
 
 @pytest.mark.parametrize("document", ["", "[]", "{}", '{"version":"1"}', "nonsense"])
-def test_what_is_no_document_is_refused_and_nothing_changes(tmp_path: Path, document: str) -> None:
-    with new_store(tmp_path) as store:
+def test_what_is_no_document_is_refused_and_nothing_changes(place: StorePlace, document: str) -> None:
+    with place.create() as store:
         promise_all(store, "w1", 1)
         before = store.live_reservations()
         with pytest.raises(ValueError, match="what was asked for is not"), store.promise() as promise:
@@ -416,9 +415,9 @@ def test_what_is_no_document_is_refused_and_nothing_changes(tmp_path: Path, docu
         assert store.live_reservations() == before
 
 
-def test_a_document_of_more_than_a_mebibyte_is_refused(tmp_path: Path) -> None:
+def test_a_document_of_more_than_a_mebibyte_is_refused(place: StorePlace) -> None:
     padding = MOST_DOCUMENT - len('{"version":1,"x":""}')
-    with new_store(tmp_path) as store:
+    with place.create() as store:
         with pytest.raises(TooMuch, match="what was asked for has"), store.promise() as promise:
             promise.add_reservation(
                 reservation("w1"), ALICE, 1, document=f'{{"version":1,"x":"{"y" * (padding + 1)}"}}'
@@ -431,8 +430,8 @@ def test_a_document_of_more_than_a_mebibyte_is_refused(tmp_path: Path) -> None:
         assert [len(each.document) for each in store.live_reservations()] == [MOST_DOCUMENT]
 
 
-def test_the_next_number_is_the_one_that_is_given_even_after_pruning(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_the_next_number_is_the_one_that_is_given_even_after_pruning(place: StorePlace) -> None:
+    with place.create() as store:
         for name in ("w1", "w2", "w3"):
             with store.promise() as promise:
                 number = promise.next_reservation_number()
@@ -451,8 +450,8 @@ def test_the_next_number_is_the_one_that_is_given_even_after_pruning(tmp_path: P
             assert promise.add_reservation(reservation("w5"), ALICE, 1) == 4
 
 
-def test_decisions_are_told_from_where_one_left_off(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_decisions_are_told_from_where_one_left_off(place: StorePlace) -> None:
+    with place.create() as store:
         assert (store.last_decision(), store.decisions_since(0)) == (0, [])
         with store.promise() as promise:
             numbers = [promise.decide(decision(f"w{each}")) for each in range(5)]
@@ -466,8 +465,8 @@ def test_decisions_are_told_from_where_one_left_off(tmp_path: Path) -> None:
         assert (store.last_decision(), store.decisions_since(0)) == (numbers[-1], [])
 
 
-def test_what_waits_for_a_subject_is_told_in_order_until_it_is_done(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_what_waits_for_a_subject_is_told_in_order_until_it_is_done(place: StorePlace) -> None:
+    with place.create() as store:
         assert store.count_effects() == 0
         with store.promise() as promise:
             promise.todo(effect("a", "w1", due_s=50), effect("b", "w2"), effect("c", "w1", due_s=5))
@@ -481,8 +480,8 @@ def test_what_waits_for_a_subject_is_told_in_order_until_it_is_done(tmp_path: Pa
         assert (store.count_effects(), store.waiting_effects("w3")) == (2, [])
 
 
-def test_numbers_that_are_skipped_are_not_given_and_none_is_given_back(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_numbers_that_are_skipped_are_not_given_and_none_is_given_back(place: StorePlace) -> None:
+    with place.create() as store:
         with store.promise() as promise:
             promise.skip_reservation_numbers(7)
         with store.promise() as promise:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from tests.unit.store.conftest import StorePlace
+from tests.unit.store.samples import effect
 
-from tests.unit.store.samples import effect, new_store
 
-
-def test_everything_to_which_something_is_to_be_done_is_named(tmp_path: Path) -> None:
-    with new_store(tmp_path) as store:
+def test_everything_to_which_something_is_to_be_done_is_named(place: StorePlace) -> None:
+    with place.create() as store:
         with store.promise() as promise:
             promise.todo(*(effect(f"reserve w{number}", subject=f"w{number}") for number in range(1500)))
             promise.todo(effect("again w1", subject="w1"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from cachemgr.base.sizes import in_words
@@ -25,6 +26,7 @@ WORKFLOWS = {
     "embedded": "outrider submit --reservation {name} --nodes {nodes} SCRIPT",
 }
 """How a job is let run in a reservation, for each batch system that has a short way."""
+_PIECE = re.compile(r"\.p[0-9]+$")
 MOST_REMEDIES = 8
 MOST_ROLES = 64
 
@@ -104,6 +106,8 @@ def _occurrences(decision: Decision, when: When) -> str:
         )
     last = f", the last {when.period(kept[-1].start_s, kept[-1].end_s)}" if len(kept) > 1 else ""
     named = f", {printable(kept[0].name)} to {printable(kept[-1].name)}" if kept[0].name else ""
+    if _PIECE.search(kept[0].name):
+        return f"{len(kept)} pieces{named}{last}"
     lines = [f"{len(kept)} of {len(found)} occurrences{named}{last}"]
     refused = [each for each in found if each.result != "accepted"]
     lines += [

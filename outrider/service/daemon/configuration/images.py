@@ -1,4 +1,4 @@
-"""What a configuration says of images that users name: the site's catalogue, and buckets of object stores."""
+"""What a configuration says of images that users name: the site's catalogue, its keys, tokens and logins."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from outrider.metadata.fields import Digest, Size, Uri
+from outrider.metadata.fields import Argument, Digest, Duration, Size, Uri
 from outrider.metadata.validation import Section, contradiction
 from outrider.service.daemon.configuration.types import Names, Path, matching
 
@@ -73,6 +73,23 @@ class BucketSection(Section):
         if self.readers is not None and self.key is None:
             contradiction("are given, and without key everybody can read the bucket anyway", "readers")
         return self
+
+
+class SiteLoginSection(Section):
+    """A login of the site's at a registry, told by a program whenever it is out of date."""
+
+    command: Annotated[tuple[Argument, ...], Field(min_length=1, max_length=16, strict=False)] = Field(
+        description="a credential helper of docker's, its full path and arguments: `get` is added"
+    )
+    lifetime_s: Duration = Field(
+        21_600,
+        alias="lifetime",
+        description="after which time it is asked again, as also when the registry refuses what it said",
+        json_schema_extra={"default": "6h"},
+    )
+    readers: ReadersSection | None = Field(
+        None, description="who may name its images, as private ones; without it everybody who may ask"
+    )
 
 
 class TokenSection(Section):

@@ -21,6 +21,7 @@ from outrider.service.daemon.configuration.images import (
     BucketSection,
     HostName,
     NamedImageSection,
+    SiteLoginSection,
     TokenSection,
 )
 from outrider.service.daemon.configuration.jobs import JobsSection
@@ -318,6 +319,10 @@ class Config(Section):
     tokens: Annotated[dict[HostName, TokenSection], BeforeValidator(mapping_of_names)] = Field(
         default_factory=dict,
         description="web servers that want a token of the site's, `HOST` or `HOST:PORT`: Glance and the like",
+    )
+    logins: Annotated[dict[HostName, SiteLoginSection], BeforeValidator(mapping_of_names)] = Field(
+        default_factory=dict,
+        description="registries at which the site has a login that a program tells, `HOST[:PORT]`: ECR",
     )
     registries: RegistriesSection = Field(
         default_factory=all_defaults(RegistriesSection), description="how registries are asked"

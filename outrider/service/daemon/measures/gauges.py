@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from outrider.service.answers.site import Status
 from outrider.service.meter import Meter
 from outrider.service.ports import NodeReport
-from outrider.store.sqlite_store import SqliteStore
-from outrider.store.sqlite_writes import SqlitePromiseWrites
+from outrider.store.sql.writes import SqlPromiseWrites
+from outrider.store.sqlite.store import SqliteStore
 
 
 def show_status(status: Status, meter: Meter) -> None:
@@ -69,7 +69,7 @@ class MeteredStore(SqliteStore):
         self._monotonic_s = monotonic_s
 
     @contextmanager
-    def promise(self) -> Iterator[SqlitePromiseWrites]:
+    def promise(self) -> Iterator[SqlPromiseWrites]:
         with super().promise() as promise:
             yield promise
             # What follows is the commit, which the block's end brings about.

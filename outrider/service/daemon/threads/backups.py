@@ -17,8 +17,8 @@ from cachemgr.base.clock import WallClock
 from outrider.service.answers import Trouble
 from outrider.service.front import BackedUp, NotDone
 from outrider.service.meter import Log, Meter
-from outrider.store.backup import back_up
 from outrider.store.errors import Conflict, StoreError, of_sqlite
+from outrider.store.sqlite.backup import back_up
 
 NAME = re.compile(r"outriderd-(\d{8}T\d{6}Z)\.sqlite")
 _FORM = "%Y%m%dT%H%M%SZ"

@@ -99,6 +99,7 @@ def _resolver(
         logins=workshop.logins,
         buckets=workshop.buckets,
         tokens=workshop.tokens,
+        site_logins=workshop.site_logins,
     )
 
 

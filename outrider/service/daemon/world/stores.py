@@ -6,10 +6,13 @@ import grp
 import pwd
 from collections.abc import Callable
 
+from cachemgr.base.clock import Clock
+from outrider.metadata.external import program_runner
 from outrider.service.daemon.configuration.images import ReadersSection
 from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.errors import ServiceInputError
 from outrider.service.images.buckets import Bucket, Buckets
+from outrider.service.images.secrets.sitelogins import SiteLogin, SiteLogins
 from outrider.service.images.tokens import TokenHost, TokenHosts
 from outrider.service.ports import Readers
 
@@ -40,6 +43,23 @@ def token_hosts_of(config: Config) -> TokenHosts:
             readers=readers_of(f"tokens.{address}", section.readers),
         )
         for address, section in config.tokens.items()
+    )
+
+
+def site_logins_of(config: Config, clock: Clock) -> SiteLogins:
+    """Raises InputError."""
+    return SiteLogins(
+        [
+            SiteLogin(
+                address=address,
+                command=section.command,
+                lifetime_s=section.lifetime_s,
+                readers=readers_of(f"logins.{address}", section.readers),
+            )
+            for address, section in config.logins.items()
+        ],
+        program_runner(clock.monotonic_s),
+        clock,
     )
 
 

@@ -13,7 +13,7 @@ from cachemgr.fetch.registry.session import RegistrySettings
 from cachemgr.fetch.sources.connect import WebSettings
 from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.errors import BackendError
-from outrider.service.daemon.world.stores import buckets_of, token_hosts_of
+from outrider.service.daemon.world.stores import buckets_of, site_logins_of, token_hosts_of
 from outrider.service.images.containers.conversion import Means
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.containers.made import MadeImages
@@ -49,6 +49,7 @@ class Workshop:
         )
         self.buckets = buckets_of(config)
         self.tokens = token_hosts_of(config)
+        self.site_logins = site_logins_of(config, clock)
         self._made = MadeImages(
             Path(config.conversions_folder), section.size_bytes, clock, promised.needed_digests
         )

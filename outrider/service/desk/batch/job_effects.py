@@ -111,9 +111,13 @@ def release_effect(job: str, nodes: Sequence[str], ticket: TicketFields | None, 
     return _effect(RELEASE, job, payload, now_s)
 
 
-def bind_effect(job: str, reservation: str, ticket: TicketFields, now_s: int) -> Effect:
-    """Let a job run in a reservation of its user's."""
+def bind_effect(
+    job: str, reservation: str, ticket: TicketFields, now_s: int, limit_s: int | None = None
+) -> Effect:
+    """Let a job run in a reservation of its user's; for so long at most, if that is said."""
     payload = {"version": 1, "reservation": reservation, "ticket": asdict(ticket)}
+    if limit_s is not None:
+        payload["limit_s"] = limit_s
     return _effect(BIND, job, payload, now_s)
 
 
@@ -214,7 +218,7 @@ def carry_out_for_job(effect: Effect, job: str, rms: BatchSystem, sign: Sign | N
     if sign is not None and ticket is not None:
         signed = sign(ticket["job"], ticket["uid"], ticket["digest"], ticket["expires_s"])
     if effect.kind == BIND:
-        rms.bind(job, payload["reservation"])
+        rms.bind(job, payload["reservation"], payload.get("limit_s"))
         rms.release(job, ticket=signed)
     elif effect.kind == RELEASE:
         rms.release(job, tuple(payload["nodes"]), signed)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from outrider.service.ports import DropLookup, FoundImage, ResolveImage
+from outrider.service.ports import DropLookup, FoundImage, NotYet, ResolveImage
 from outrider.service.turns import Turns
 
 MOST_AT_ONCE = 64
@@ -15,6 +15,8 @@ MOST_OF_ONE = 2
 KEPT_S = 60
 """For so long an answer holds for other jobs, too."""
 RETRY_S = 60
+UNMADE_S = 5
+"""So soon it is asked again what is only being made."""
 LOST_S = 1_500
 """After so long without an answer it is asked again: a large file is read from end to end."""
 MOST_KEPT = 10_000
@@ -27,6 +29,9 @@ class Found:
     at_s: int
     image: FoundImage | None
     words: str = ""
+    is_unmade: bool = False
+    """Whether it is only being made; `expected` is what is to be there, and when, if that is known."""
+    expected: FoundImage | None = None
 
 
 class ImageLookups:
@@ -43,7 +48,7 @@ class ImageLookups:
     def ask(self, question: ResolveImage, now_s: int) -> Found | None:
         """The answer if it is known; otherwise it is asked for."""
         found = self._found.get(question)
-        if found is not None and now_s - found.at_s < (KEPT_S if found.image else RETRY_S):
+        if found is not None and now_s - found.at_s < _kept_s(found):
             return found
         self._want(question)
         return None
@@ -87,7 +92,8 @@ class ImageLookups:
             # It was dropped meanwhile, and what is said of that is no answer for other jobs.
             return
         words = "" if image is not None else str(result) or type(result).__name__
-        self._found[question] = Found(now_s, image, words)
+        expected = result.expected if isinstance(result, NotYet) else None
+        self._found[question] = Found(now_s, image, words, isinstance(result, NotYet), expected)
         if len(self._found) > MOST_KEPT:
             del self._found[next(iter(self._found))]
 
@@ -101,3 +107,7 @@ class ImageLookups:
         self._asked_of[question.uid] -= 1
         if not self._asked_of[question.uid]:
             del self._asked_of[question.uid]
+
+
+def _kept_s(found: Found) -> int:
+    return UNMADE_S if found.is_unmade else KEPT_S if found.image else RETRY_S

@@ -1,6 +1,7 @@
 """Jobs and reservations of the same user: jobs that run in one carry its ticket, and jobs made from the
 same workspace with the same image are bound to it. In a reservation of somebody else's no image comes to a
-job's nodes: one that names an image is held there, and says so."""
+job's nodes: one that names an image is held there, and says so. Those in a lease in pieces go from one piece
+to the next."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from outrider.service.desk.batch.job_effects import (
     release_effect,
     ticket_effect,
 )
+from outrider.service.desk.jobs.interruption.pieces import goes_on, limit_in, moves_on
 from outrider.service.desk.jobs.job import JobEntry, JobImage
 from outrider.service.desk.jobs.orders import JobOrders
 from outrider.service.desk.state.node_list import is_part
@@ -36,8 +38,9 @@ class JobsInReservations:
         self._site = site
         self._orders = orders
         self._log = log
-        self._told: dict[str, tuple[str, int, bool]] = {}
-        """By job, the reservation and its version for which it has a ticket, and whether it was held."""
+        self._told: dict[str, tuple[str, int, bool, int | None]] = {}
+        """By job, the reservation and its version for which it has a ticket, whether it was held, and the
+        limit that it was given."""
         self._looks: dict[str, int] = {}
         self._tries: dict[str, tuple[int, int]] = {}
         """Of jobs whose start has failed, how often they were tried again, and from when on they may be."""
@@ -50,23 +53,57 @@ class JobsInReservations:
             self._keep_back(job)
             return
         live = None if job.reservation is None else self._site.live.get(job.reservation)
-        if live is None or job.state not in WAITING:
+        if job.state not in WAITING:
+            return
+        following = moves_on(self._site, job, live)
+        if following is not None:
+            self._go_on(job, following)
+            return
+        if live is None:
             return
         if job.has_failed:
             self._try_again(job, live)
             return
         is_held = job.state is JobState.HELD and job.is_held_by_us
-        told = (live.name, live.record.version, is_held)
+        limit_s = self._shorter(job, live)
+        told = (live.name, live.record.version, is_held, limit_s)
         looks = self._looks[job.key] = self._looks.get(job.key, 0) + 1
         # One that is still held was not released after all.
         if self._told.get(job.key) == told and not (is_held and looks >= ORDER_LOOKS):
             return
         self._told[job.key], self._looks[job.key] = told, 0
         ticket = _ticket(job, live, self._site)
-        if is_held:
+        if limit_s is not None:
+            self._orders.order(bind_effect(job.key, live.name, ticket, self._site.now_s, limit_s))
+        elif is_held:
             self._orders.order(release_effect(job.key, (), ticket, self._site.now_s))
         else:
             self._orders.order(ticket_effect(job.key, ticket, self._site.now_s))
+
+    def _shorter(self, job: RmsJob, live: Live) -> int | None:
+        """The limit with which a job starts in its piece of a lease, if it has a longer one."""
+        if (
+            not goes_on(job)
+            or not live.document.pieces
+            or (job.state is JobState.HELD and not job.is_held_by_us)
+        ):
+            return None
+        limit_s = limit_in(live, self._site.now_s)
+        return limit_s if job.limit_s is None or job.limit_s > limit_s else None
+
+    def _go_on(self, job: RmsJob, live: Live) -> None:
+        """Let a job of a lease in pieces run in the next one."""
+        limit_s = limit_in(live, self._site.now_s)
+        told = (live.name, live.record.version, True, limit_s)
+        looks = self._looks[job.key] = self._looks.get(job.key, 0) + 1
+        if self._told.get(job.key) == told and looks < ORDER_LOOKS:
+            return
+        self._told[job.key], self._looks[job.key] = told, 0
+        ticket = _ticket(job, live, self._site)
+        self._orders.order(bind_effect(job.key, live.name, ticket, self._site.now_s, limit_s))
+        words = f"it goes on in {live.name}, for {limit_s // 60} min at most"
+        self._site.note("lead", f"job {job.key}", "bound", words, uid=job.uid)
+        self._log.info("job goes on in the next piece", job=job.key, reservation=live.name)
 
     def _try_again(self, job: RmsJob, live: Live) -> None:
         """Its start has failed in a reservation, as it does if one of its nodes has died: once all of them
@@ -76,7 +113,7 @@ class JobsInReservations:
         if again_s > now_s or tried >= MOST_TRIES or not live.may_begin or self._site.gone_nodes(live):
             return
         self._tries[job.key] = (tried + 1, now_s + TRY_S * 2**tried)
-        self._told[job.key], self._looks[job.key] = (live.name, live.record.version, False), 0
+        self._told[job.key], self._looks[job.key] = (live.name, live.record.version, False, None), 0
         self._orders.order(release_effect(job.key, (), _ticket(job, live, self._site), now_s))
         words = f"its start in {live.name} has failed; it is tried again ({tried + 1} of {MOST_TRIES})"
         self._site.note("lead", f"job {job.key}", "retried", words, uid=job.uid)
@@ -85,7 +122,7 @@ class JobsInReservations:
     def _keep_back(self, job: RmsJob) -> None:
         """Hold a job, and say why, once; and again if it is let go."""
         assert job.reservation is not None
-        told = (job.reservation, NO_VERSION, False)
+        told = (job.reservation, NO_VERSION, False, None)
         looks = self._looks[job.key] = self._looks.get(job.key, 0) + 1
         if self._told.get(job.key) == told and (job.state is JobState.HELD or looks < ORDER_LOOKS):
             return

@@ -82,6 +82,8 @@ class JobEntry:
     """Who is asked what its image is, while that is not known."""
     lookup_s: int | None = None
     """Since when; None as long as others of its user's are looked up first."""
+    is_unmade: bool = False
+    """Whether its image is only being converted; `words` say how far that is."""
     words: str = ""
     """What is wrong, for its user."""
     trouble: str = ""

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from outrider.core.model import Image
 from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, RmsJob, Sight
 from outrider.service.desk.batch.job_effects import RESIZE, is_of_machine, is_of_yielding, release_effect
 from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.copies import JobCopies
-from outrider.service.desk.jobs.image_lookup import ImageLookups
+from outrider.service.desk.jobs.image_lookup import UNMADE_S, Found, ImageLookups
 from outrider.service.desk.jobs.in_reservation import JobsInReservations
 from outrider.service.desk.jobs.interruption.machine_moves import leave_drained
+from outrider.service.desk.jobs.interruption.pieces import cut_jobs
 from outrider.service.desk.jobs.interruption.yielding import JobYielding
 from outrider.service.desk.jobs.job import JobEntry, JobImage, Stage
 from outrider.service.desk.jobs.notes import LOOKUP_S, JobNotes
@@ -79,6 +81,7 @@ class JobManager:
         self._earlier = node_orders.earlier
         self._best_effort = best_effort
         self._orders = orders
+        self._preemptible = preemptible
         self._bound = JobsInReservations(site, orders, log)
         self._placer = JobPlacer(site, best_effort, log)
         self._jobs = JobQueues(site, agenda, self._placer, log)
@@ -119,7 +122,7 @@ class JobManager:
                 self._see(job, is_first=is_first)
             elif self.turns.is_given_back(job):
                 self._orders.order(release_effect(job.key, (), None, self._site.now_s))
-        self.yielding.seen()
+        self.yielding.seen(cut_jobs(self._site, sight, self._preemptible))
         leave_drained(self._site, self.entries, sight)
         self._review.begin()
 
@@ -195,7 +198,7 @@ class JobManager:
         if entry is None or entry.retry_s is None or entry.retry_s > self._site.now_s:
             return
         entry.retry_s = None
-        if entry.stage is Stage.REFUSED and entry.lines is not None:
+        if entry.lines is not None and (entry.stage is Stage.REFUSED or entry.is_unmade):
             entry.stage = Stage.RESOLVING
             self._resolve(entry)
         elif entry.is_scheduled and not entry.granted:
@@ -362,6 +365,10 @@ class JobManager:
             entry.lookup, entry.lookup_s = host_of(question.uri), self.images.asked_s(question)
             return
         entry.lookup, entry.lookup_s = "", None
+        entry.is_unmade = found.is_unmade
+        if found.is_unmade:
+            self._await_conversion(entry, found)
+            return
         lines, image = entry.lines, found.image
         words = found.words
         if image is not None and lines.size_bytes not in (None, image.size_bytes):
@@ -380,6 +387,16 @@ class JobManager:
             if entry.is_scheduled:
                 self._sizes.in_turn(entry)
             self._jobs.wait_for_nodes(entry)
+        self._jobs.touch(entry)
+
+    def _await_conversion(self, entry: JobEntry, found: Found) -> None:
+        """Its image is being made: that is said, with when it is expected, and it is asked again soon."""
+        assert entry.lines is not None
+        entry.words, entry.ready_s = found.words, None
+        if found.expected is not None and found.expected.made_s is not None:
+            image = Image(uri=entry.lines.image, size_bytes=found.expected.size_bytes)
+            entry.ready_s = found.expected.made_s + self._site.book.deadline_duration_s(image)
+        self._jobs.retry(entry, UNMADE_S)
         self._jobs.touch(entry)
 
     def _choose_some(self) -> None:

@@ -113,7 +113,7 @@ def note_of(
     is_waiting = entry.has_image and entry.stage not in (Stage.STAGED, Stage.RUNNING) and not entry.bound
     entry.is_overdue = is_waiting and now_s - entry.since_s > longest_wait_s
     is_asked = entry.lookup_s is not None and now_s - entry.lookup_s >= LOOKUP_S
-    if entry.stage is Stage.RESOLVING and not (entry.is_overdue or is_asked):
+    if entry.stage is Stage.RESOLVING and not (entry.is_overdue or is_asked or entry.is_unmade):
         # That is over in a moment.
         return ""
     text = standing_of(entry, nodes, longest_wait_s, now_s, planned)
@@ -168,6 +168,10 @@ def _standing(entry: JobEntry, nodes: tuple[str, ...], planned: tuple[str, ...],
     name = "its image" if entry.image is None else f"image {_base(entry.image.uri)}"
     if entry.bound:
         return f"is to run in reservation {entry.bound}"
+    if entry.stage is Stage.RESOLVING and entry.is_unmade:
+        # How far it is would be another line every few seconds.
+        expected = "" if entry.ready_s is None else f", and expected about {_told_s(entry, now_s)}"
+        return f"{name} is being converted{expected}"
     if entry.stage is Stage.RESOLVING:
         return f"{name} {_lookup_of(entry)}"
     if entry.stage is Stage.REFUSED:
@@ -201,7 +205,7 @@ def start_of(entry: JobEntry, now_s: int) -> int | None:
     None where nobody knows."""
     if entry.is_scheduled:
         start_s = (entry.start_s if entry.planned and not entry.granted else None) or 0
-    elif entry.stage is not Stage.STAGING or entry.ready_s is None:
+    elif entry.ready_s is None or not (entry.stage is Stage.STAGING or entry.is_unmade):
         return None
     else:
         start_s = max(entry.ready_s, entry.start_s or 0)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from outrider.core.alternatives import Alternative, alternatives
 from outrider.core.model import Workspace
 from outrider.core.nodes.free_lengths import longest_free
-from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.admission import Rejected
+from outrider.core.reservations.book import ReservationPlan
 from outrider.metadata.conversion import deployment_of
 from outrider.metadata.notation.hostlists import fold
 from outrider.service.answers import Decision, Trouble
@@ -78,20 +79,23 @@ class Negotiation:
         """The number of the last decision on the disk: the refusal that is decided now gets a later one."""
         return self._site.store.last_decision()
 
-    def _ask(self, wish: Wish, workspace: Workspace, *, tells_earliest: bool) -> Accepted | Rejected:
+    def _ask(self, wish: Wish, workspace: Workspace, *, tells_earliest: bool) -> ReservationPlan | Rejected:
         """What other terms would be answered. The site's own program is asked when they are accepted."""
         asked = replace(wish, workspace=workspace)
         return self._admission.answer(asked, None, tells_earliest=tells_earliest)
 
     def _lengths(self, workspace: Workspace) -> list[int] | None:
-        """For how long one node is free, two are, and so on; None if that depends on more than nodes."""
+        """For how long there is room for one instance, for two, and so on; None if that depends on more than
+        nodes."""
         book, start_s = self._site.book, workspace.start_s
         if start_s is None or workspace.finish_by_s is not None or workspace.is_immediate:
             return None
         return longest_free(
             book.timeline,
             need=book.timeline.layout.pack(workspace.resources),
+            instances=workspace.instances,
             at_s=start_s,
+            within_s=workspace.duration_s,
             available=book.available,
             most_per_node=workspace.most_per_node,
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import tzinfo
 
 from outrider.core.model import Workspace
-from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.trial import Trial
 from outrider.metadata.decision import PolicyRefusal
@@ -33,7 +33,7 @@ class _Tried:
 
     number: int
     workspace: Workspace
-    answer: Accepted | Rejected
+    answer: ReservationPlan | Rejected
 
 
 class RecurringAdmission:
@@ -56,7 +56,7 @@ class RecurringAdmission:
             return Trouble(code="invalid", message=words)
         trial = Trial(site.book, site.now_s)
         tried = self._try(trial, request, wish, program)
-        plans = [each.answer.plan for each in tried if isinstance(each.answer, Accepted)]
+        plans = [each.answer for each in tried if isinstance(each.answer, ReservationPlan)]
         doubtful = {} if request.is_plan else _doubtful(plans, doubts)
         is_accepted = len(plans) == len(request.starts) or (request.is_best_fit and bool(plans))
         decision = self._decision(request, wish, tried, is_accepted=is_accepted)
@@ -70,8 +70,8 @@ class RecurringAdmission:
             return Judged(decision=replace(decision, name=""))
         if is_accepted:
             for each in tried:
-                if isinstance(each.answer, Accepted):
-                    self._admission.enter(_wish_of(wish, each), each.answer.plan)
+                if isinstance(each.answer, ReservationPlan):
+                    self._admission.enter(_wish_of(wish, each), each.answer)
         self._admission.note("reserve", decision.name or decision.workspace, decision, wish.caller)
         return Judged(decision=decision)
 
@@ -85,9 +85,9 @@ class RecurringAdmission:
             asked = replace(wish, workspace=workspace, beside=plans)
             answer = self._admission.answer(asked, program, tells_earliest=False)
             found.append(_Tried(number, workspace, answer))
-            if isinstance(answer, Accepted):
-                plans = (*plans, answer.plan)
-                trial.place(answer.plan)
+            if isinstance(answer, ReservationPlan):
+                plans = (*plans, answer)
+                trial.place(answer)
             elif not request.is_best_fit:
                 break
         return found
@@ -98,7 +98,7 @@ class RecurringAdmission:
         """The answer to all: as to the first that is accepted, or to the one that is not."""
         shown = next(
             each for each in (tried if is_accepted else reversed(tried))
-            if isinstance(each.answer, Accepted) == is_accepted
+            if isinstance(each.answer, ReservationPlan) == is_accepted
         )  # fmt: skip
         decision = self._admission.decision(_wish_of(wish, shown), shown.answer)
         occurrences = tuple(self._occurrence(each, wish.zone) for each in tried)
@@ -118,12 +118,12 @@ class RecurringAdmission:
             return None
         # Those that are accepted later are in the book by now: the price is that without this one.
         prices, policies = self._admission.prices, self._admission.policies
-        return prices.of_plan(policies, tried.answer.plan, tried.workspace.name)
+        return prices.of_plan(policies, tried.answer, tried.workspace.name)
 
     def _occurrence(self, tried: _Tried, zone: tzinfo) -> Occurrence:
         workspace, answer = tried.workspace, tried.answer
         assert workspace.start_s is not None
-        is_accepted = isinstance(answer, Accepted)
+        is_accepted = isinstance(answer, ReservationPlan)
         nodes = self._site.book.timeline.nodes
         return Occurrence(
             name=workspace.name if is_accepted else "",
@@ -131,10 +131,10 @@ class RecurringAdmission:
             result="accepted" if is_accepted else "refused",
             start_s=workspace.start_s,
             end_s=workspace.start_s + workspace.duration_s,
-            nodes=fold(nodes[chosen.node].name for chosen in answer.plan.fits)
-            if isinstance(answer, Accepted)
+            nodes=fold(nodes[chosen.node].name for chosen in answer.fits)
+            if isinstance(answer, ReservationPlan)
             else "",
-            reason="" if isinstance(answer, Accepted) else reason_of(answer.refusal, zone),
+            reason="" if isinstance(answer, ReservationPlan) else reason_of(answer.refusal, zone),
             price=self._price(tried),
         )
 

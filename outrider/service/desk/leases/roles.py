@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.trial import Trial
 from outrider.metadata.conversion import deployment_of, role_resources
@@ -30,7 +30,7 @@ class _Tried:
     """One role, and what the core says of it."""
 
     wish: Wish
-    answer: Accepted | Rejected
+    answer: ReservationPlan | Rejected
     price: int | None
 
 
@@ -48,7 +48,7 @@ class RolesAdmission:
         site, wishes = self._site, self._wishes(request, wish)
         trial = Trial(site.book, site.now_s)
         tried = self._try(trial, wishes, program)
-        plans = [each.answer.plan for each in tried if isinstance(each.answer, Accepted)]
+        plans = [each.answer for each in tried if isinstance(each.answer, ReservationPlan)]
         doubtful: dict[str, int] = {}
         for plan in () if request.is_plan else plans:
             for node, needed in doubts(plan).items():
@@ -65,8 +65,8 @@ class RolesAdmission:
             return Judged(decision=replace(decision, name=""))
         if is_accepted:
             for each in tried:
-                assert isinstance(each.answer, Accepted)
-                self._admission.enter(each.wish, each.answer.plan)
+                assert isinstance(each.answer, ReservationPlan)
+                self._admission.enter(each.wish, each.answer)
         self._admission.note("reserve", decision.name or decision.workspace, decision, wish.caller)
         return Judged(decision=decision)
 
@@ -104,11 +104,11 @@ class RolesAdmission:
             asked = replace(wish, beside=plans, most_price=left)
             answer = self._admission.answer(asked, program, tells_earliest=False)
             price: int | None = None
-            if isinstance(answer, Accepted):
-                price = self._admission.price(asked, answer.plan)
+            if isinstance(answer, ReservationPlan):
+                price = self._admission.price(asked, answer)
                 spent += price or 0
-                plans = (*plans, answer.plan)
-                trial.place(answer.plan)
+                plans = (*plans, answer)
+                trial.place(answer)
             found.append(_Tried(asked, answer, price))
             if isinstance(answer, Rejected):
                 break
@@ -144,7 +144,7 @@ class RolesAdmission:
 
     def _nodes(self, tried: _Tried) -> list[str]:
         nodes = self._site.book.timeline.nodes
-        found = tried.answer.plan.fits if isinstance(tried.answer, Accepted) else ()
+        found = tried.answer.fits if isinstance(tried.answer, ReservationPlan) else ()
         return [nodes[chosen.node].name for chosen in found]
 
     def _part(self, tried: _Tried) -> Occurrence:
@@ -157,7 +157,7 @@ class RolesAdmission:
             start_s=workspace.start_s,
             end_s=workspace.start_s + workspace.duration_s,
             nodes=fold(self._nodes(tried)),
-            reason="" if isinstance(answer, Accepted) else reason_of(answer.refusal, tried.wish.zone),
+            reason="" if isinstance(answer, ReservationPlan) else reason_of(answer.refusal, tried.wish.zone),
             price=tried.price,
             role=tried.wish.document.role,
         )

@@ -1,6 +1,6 @@
 """What of a reservation that has begun can still be changed, and which nodes it gives back.
 
-It keeps its start and its instances; it can end at another time and do without nodes.
+It keeps its start and its instances' sizes; it can end at another time, and have fewer nodes or more.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from outrider.service.requests import Modify
 def unchangeable(site: Site, live: Live, request: Modify) -> str:
     """Why one that has begun cannot be changed so; nothing if it can."""
     has, nodes = len(live.nodes), request.nodes
-    if request.start_s is not None or request.sizes or (nodes is not None and nodes > has):
+    if request.start_s is not None or request.sizes:
         return (
-            f"reservation {live.name} has begun: its duration can be changed, and it can have fewer nodes; "
-            "what else is needed has to be a reservation of its own"
+            f"reservation {live.name} has begun: its duration and its nodes can be changed; what else is "
+            "needed has to be a reservation of its own"
         )
     busy = _busy_nodes(site, live)
     if busy and not site.settings.moves_starts:
@@ -29,13 +29,15 @@ def unchangeable(site: Site, live: Live, request: Modify) -> str:
         return "" if request.duration_s is not None else f"reservation {live.name} has begun: nothing changes"
     if not site.settings.moves_starts:
         return (
-            f"reservation {live.name} has begun, and the batch system cannot take nodes of it back: change "
-            "its duration"
+            f"reservation {live.name} has begun, and the batch system cannot change its nodes: change its "
+            "duration"
         )
+    if nodes is not None and nodes > has and request.duration_s is not None:
+        return f"reservation {live.name} has begun: change its duration first, and then ask for more nodes"
     if site.settings.has_fixed_parts and is_part(live.reservation.workspace.resources):
         return (
-            f"reservation {live.name} has begun with parts of nodes, and the batch system cannot take single "
-            "nodes of these back: change its duration"
+            f"reservation {live.name} has begun with parts of nodes, and the batch system cannot change "
+            "single nodes of these: change its duration"
         )
     if nodes is not None and len(busy) > nodes:
         return (
@@ -53,7 +55,7 @@ def _busy_nodes(site: Site, live: Live) -> set[str]:
 
 def spare_nodes(site: Site, live: Live, request: Modify) -> frozenset[str]:
     """The nodes that one that has begun gives back: rather those without a job, and without the image."""
-    if request.nodes is None:
+    if request.nodes is None or request.nodes > len(live.nodes):
         return frozenset()
     busy = _busy_nodes(site, live)
     ranked = sorted(live.nodes, key=lambda name: (name not in busy, name not in live.ready, name))

@@ -96,26 +96,39 @@ class PreemptibleJobs:
             return False
         if self.order is not None and self.order.spares(LeaseOwner(user=job.user)):
             return False
+        found = self._of(job, declared, declared.terms, end_s, nodes)
+        self._enter(found)
+        self._share_disks(found.nodes)
+        return True
+
+    def until(self, job: RmsJob, end_s: int) -> PreemptibleJob | None:
+        """A job in a reservation that has its nodes until then, if it can be requeued; it makes way for
+        nobody else, so it is not among the others."""
+        declared = self._declared_by(job)
+        if declared is None or declared.terms is None or declared.is_saved or not job.nodes:
+            return None
+        return self._of(job, declared, declared.terms, end_s, job.nodes)
+
+    def _of(
+        self, job: RmsJob, declared: _Declared, terms: RequeueTerms, end_s: int, nodes: Collection[str]
+    ) -> PreemptibleJob:
         number_of = self._site.book.timeline.number_of
-        found = PreemptibleJob(
+        return PreemptibleJob(
             key=job.key,
             uid=job.uid,
             user=job.user,
             run=PreemptibleRun(
                 name=job.key,
-                nodes=tuple(sorted(number_of[name] for name in nodes)),
+                nodes=tuple(sorted(number_of[name] for name in nodes if name in number_of)),
                 start_s=declared.start_s,
                 end_s=end_s,
-                terms=declared.terms,
+                terms=terms,
                 keeps_work=bool(declared.checkpoint) or declared.is_saved,
             ),
             checkpoint=declared.checkpoint,
             nodes=tuple(sorted(nodes)),
             memory_bytes=machine_memory_bytes(job) if declared.is_saved else None,
         )
-        self._enter(found)
-        self._share_disks(found.nodes)
-        return True
 
     def notice_s(self, job: RmsJob) -> int | None:
         """How long a job that is about to run will need to go when it is told; None: it will stay."""
@@ -192,7 +205,7 @@ def machine_memory_bytes(job: RmsJob) -> int:
 
 def refusal_of(settings: Settings, lines: JobLines, job: RmsJob) -> str:
     """Why this site does not take a job that says that it can be requeued; nothing if it does."""
-    if lines.is_machine and (words := _no_machine(settings, job)):
+    if lines.is_machine and (words := _no_machine(settings)):
         return words
     if not lines.is_preemptible:
         return ""
@@ -202,6 +215,11 @@ def refusal_of(settings: Settings, lines: JobLines, job: RmsJob) -> str:
     if lines.is_suspendable and not job.can_save:
         return (
             "preemptible is suspend, and the batch system cannot have this job's machine saved: leave it out"
+        )
+    if lines.is_suspendable and job.nodes_wanted > 1:
+        return (
+            f"preemptible is suspend, and the machines of a job of {job.nodes_wanted} nodes cannot be "
+            "suspended: write requeue"
         )
     if lines.is_suspendable and not machine_memory_bytes(job):
         return "preemptible is suspend, and it is not known how much memory the machine has: ask for memory"
@@ -221,10 +239,8 @@ def refusal_of(settings: Settings, lines: JobLines, job: RmsJob) -> str:
     return ""
 
 
-def _no_machine(settings: Settings, job: RmsJob) -> str:
+def _no_machine(settings: Settings) -> str:
     """Why a job cannot run in a virtual machine here; nothing if it can."""
     if not settings.allows_machines:
         return "run is vm, and this site runs no jobs in virtual machines (jobs.machines): leave it out"
-    if job.nodes_wanted > 1:
-        return f"run is vm, and a job in a machine has one node, not {job.nodes_wanted}: ask for one"
     return ""

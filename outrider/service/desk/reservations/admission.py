@@ -11,14 +11,19 @@ from dataclasses import dataclass, replace
 
 from outrider.core.besteffort.jobs.requeueing import fewest_lost
 from outrider.core.model import Workspace
-from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.reservations import refusal as texts
-from outrider.core.reservations.admission import Accepted, Policy, Rejected, Review, assess
+from outrider.core.reservations.admission import Policy, Rejected, Review, assess
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.planning import plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
-from outrider.core.reservations.renegotiation import Renegotiated, change_end, give_back, renegotiate
+from outrider.core.reservations.renegotiation import (
+    Renegotiated,
+    change_end,
+    give_back,
+    renegotiate,
+    take_more,
+)
 from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
 from outrider.metadata.decision import PolicyRefusal, core_policy
 from outrider.metadata.leases import node_order, preemption_order
@@ -46,10 +51,9 @@ from outrider.service.desk.reservations.making_way import (
 from outrider.service.desk.reservations.prices import TOO_DEAR, Prices, entry_of_refusal
 from outrider.service.desk.reservations.prices import objection as too_dear
 from outrider.service.desk.state.documents import Record
-from outrider.service.desk.state.node_list import parts
 from outrider.service.desk.state.offers import HeldOffers
 from outrider.service.desk.state.site import Live, Site
-from outrider.service.desk.state.wishes import Wish
+from outrider.service.desk.state.wishes import Wish, too_large, too_much_for_pools
 from outrider.service.requests import Caller, Modify
 from outrider.store.records import ReservationOwner
 from outrider.store.states import State, TransferState
@@ -126,8 +130,8 @@ class ReservationAdmission:
         site = self._site
         decision, admission, way = self._decide(wish, program)
         nodes: dict[str, int] = {}
-        if isinstance(admission, Accepted):
-            nodes = doubts(admission.plan) if way is None else self._making_way.doubts(way, doubts)
+        if isinstance(admission, ReservationPlan):
+            nodes = doubts(admission) if way is None else self._making_way.doubts(way, doubts)
         if nodes:
             return Doubtful(nodes=nodes)
         if isinstance(admission, Rejected):
@@ -135,7 +139,7 @@ class ReservationAdmission:
             self.lose(wish, decision)
             self.note("reserve", wish.document.workspace, decision, wish.caller)
             return Judged(decision=decision, rejected=admission)
-        plan = admission.plan
+        plan = admission
         if way is None:
             site.book.commit(plan, site.now_s)
         else:
@@ -164,14 +168,14 @@ class ReservationAdmission:
 
     def answer(
         self, wish: Wish, program: PolicyRefusal | None, *, tells_earliest: bool = True
-    ) -> Accepted | Rejected:
+    ) -> ReservationPlan | Rejected:
         """What the core says of a wish, with all that the site's policies say. Nothing is changed."""
         site = self._site
         never = self._assess(wish, program)
         if never is not None:
             return self._allowed(wish, never)
 
-        def asked(*, tells_earliest: bool) -> Accepted | Rejected:
+        def asked(*, tells_earliest: bool) -> ReservationPlan | Rejected:
             return assess(
                 site.book,
                 wish.workspace,
@@ -192,7 +196,7 @@ class ReservationAdmission:
 
     def _decide(
         self, wish: Wish, program: PolicyRefusal | None
-    ) -> tuple[Decision, Accepted | Rejected, Way | None]:
+    ) -> tuple[Decision, ReservationPlan | Rejected, Way | None]:
         """The answer; with who would make way, if it is accepted only so."""
         admission = self.answer(wish, program)
         way: Way | None = None
@@ -201,7 +205,7 @@ class ReservationAdmission:
             way = self._making_way.find(wish.workspace, self.policies, review, is_plan=True)
         if way is None:
             return self.decision(wish, admission), admission, None
-        admission = self._allowed(wish, Accepted(plan=way.plan))
+        admission = self._allowed(wish, way.plan)
         return replace(self.decision(wish, admission), reason=words_of(way)), admission, way
 
     def _make_way(self, wish: Wish) -> ReservationPlan:
@@ -253,7 +257,7 @@ class ReservationAdmission:
         decision = replace(self.decision(wish, answer.admission), name=live.name)
         if not request.is_plan:
             self.note("modify", live.name, decision, wish.caller)
-            if isinstance(answer.admission, Accepted):
+            if isinstance(answer.admission, ReservationPlan):
                 self.moved(live, self._renegotiate(live, wish, is_plan=False), "changed by its user")
                 self._site.change(live, receipt=replace(live.kept, price=decision.price))
         return decision
@@ -289,8 +293,8 @@ class ReservationAdmission:
     def moved(self, live: Live, renegotiated: Renegotiated, why: str) -> None:
         """A reservation has got other nodes or times: write that down, and tell the batch system."""
         site = self._site
-        assert isinstance(renegotiated.admission, Accepted)
-        plan = renegotiated.admission.plan
+        assert isinstance(renegotiated.admission, ReservationPlan)
+        plan = renegotiated.admission
         site.end_transfers(renegotiated.dropped, TransferState.WITHDRAWN)
         self._touch(plan)
         saved = plan.saved_bytes
@@ -339,47 +343,18 @@ class ReservationAdmission:
             words = program.sentence
         end_s = workspace.start_s + workspace.duration_s
         if not words:
-            cause, words = Cause.SLOTS, self._too_large(workspace)
+            cause, words = Cause.SLOTS, too_large(self._site, workspace)
             if not words:
-                cause, words = Cause.POOL, self._too_much_for_pools(workspace)
+                cause, words = Cause.POOL, too_much_for_pools(self._site, workspace)
             refusal = Refusal(cause=cause, start_s=workspace.start_s, end_s=end_s, message=words)
             return Rejected(refusal=refusal) if words else None
         return Rejected(
             refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, message=words)
         )
 
-    def _too_large(self, workspace: Workspace) -> str:
-        """Why the site could not give this even if it were empty; nothing if it could."""
-        timeline, wanted = self._site.book.timeline, parts(workspace.resources)
-        unknown = timeline.layout.unknown(workspace.resources)
-        if unknown:
-            return texts.of_resource(unknown[0])
-        huge = [name for name, amount in wanted.amounts if amount > LARGEST_AMOUNT]
-        if huge:
-            return texts.of_amount(wanted[huge[0]], huge[0])
-        need = timeline.layout.pack(workspace.resources)
-        room = sum(
-            nodes.bit_count()
-            for capacity, nodes in timeline.by_capacity.items()
-            if timeline.layout.most(need, capacity, 1)
-        )
-        if room >= workspace.instances:
-            return ""
-        return texts.of_nodes(workspace.instances, wanted, room)
-
-    def _too_much_for_pools(self, workspace: Workspace) -> str:
-        """Why its image could not be on so many nodes even if nothing else were there."""
-        image = workspace.image
-        if image is None:
-            return ""
-        large = self._site.book.pools.count_of_size(image.size_bytes)
-        if large >= workspace.instances:
-            return ""
-        return texts.of_pools(image, large, workspace.instances)
-
-    def _allowed(self, wish: Wish, admission: Accepted | Rejected) -> Accepted | Rejected:
+    def _allowed(self, wish: Wish, admission: ReservationPlan | Rejected) -> ReservationPlan | Rejected:
         """The earliest start that a refusal names is one that the policies allow, and offers to others."""
-        if isinstance(admission, Accepted) or admission.earliest_start_s is None:
+        if isinstance(admission, ReservationPlan) or admission.earliest_start_s is None:
             return admission
         site, first_s = self._site, admission.earliest_start_s
         workspace = replace(wish.workspace, start_s=first_s, finish_by_s=None)
@@ -444,10 +419,10 @@ class ReservationAdmission:
         numbers.update(life.transfer for _, life in plan.joined if life.transfer is not None)
         site.touch(numbers)
 
-    def decision(self, wish: Wish, admission: Accepted | Rejected) -> Decision:
+    def decision(self, wish: Wish, admission: ReservationPlan | Rejected) -> Decision:
         decision = replies.decision(self._site, wish.document, wish.workspace, admission, wish.zone)
-        if isinstance(admission, Accepted):
-            price = self.price(wish, admission.plan, wish.workspace.name)
+        if isinstance(admission, ReservationPlan):
+            price = self.price(wish, admission, wish.workspace.name)
         else:
             price = self.prices.of_request(self.policies, wish.workspace)
         return replace(decision, price=price, notes=wish.notes)
@@ -463,6 +438,8 @@ class ReservationAdmission:
         if end_s <= site.now_s:
             words = f"reservation {live.name} would be over already: cancel it instead"
             return Trouble(code="conflict", message=words)
+        if len(live.nodes) < (request.nodes or 0):
+            return self._grow(live, wish, request)
         refusal: Refusal | None = None
         words = self._policy(wish, without=live)(wish.workspace, site.now_s)
         words = words or extension_fault(site, live, end_s)
@@ -481,6 +458,31 @@ class ReservationAdmission:
                 dropped = give_back(site.book, live.name, spare, site.now_s)
                 site.end_transfers(dropped, TransferState.WITHDRAWN)
                 live.ready -= spare
+            receipt = replace(live.kept, price=price)
+            kept = keep_reservation(site.book, live.name)
+            site.change(live, kept=kept, why="changed by its user", receipt=receipt)
+            site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)
+            self.confirm(live)
+        return decision
+
+    def _grow(self, live: Live, wish: Wish, request: Modify) -> Answer:
+        """More nodes for a reservation that has begun, which have its image already."""
+        site, count = self._site, (request.nodes or 0) - len(live.nodes)
+        words, end_s = self._policy(wish, without=live)(wish.workspace, site.now_s), live.reservation.end_s
+        found: ReservationPlan | Refusal
+        found = Refusal(cause=Cause.POLICY, start_s=site.now_s, end_s=end_s, message=words)
+        if not words:
+            review = self._review("", wish)
+            found = take_more(site.book, live.name, count, site.now_s, review, is_plan=request.is_plan)
+        if isinstance(found, Refusal):
+            return replace(self.decision(wish, Rejected(refusal=found)), name=live.name)
+        nodes = {site.book.timeline.nodes[each.node].name for each in found.fits}
+        price = self.prices.of_plan(self.policies, found, live.name)
+        if price is not None and live.kept.price is not None:
+            price += live.kept.price
+        decision = replace(replies.grown(site, live, nodes - set(live.nodes)), price=price)
+        if not request.is_plan:
+            live.ready |= nodes
             receipt = replace(live.kept, price=price)
             kept = keep_reservation(site.book, live.name)
             site.change(live, kept=kept, why="changed by its user", receipt=receipt)

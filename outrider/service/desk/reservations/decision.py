@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from datetime import UTC, tzinfo
 from typing import Any
 
 from outrider.core.model import Transfer, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.refusal import Refusal
 from outrider.metadata.notation.hostlists import fold
@@ -30,12 +32,12 @@ def image_view(document: Document, *, is_shown: bool = True) -> ImageView:
 
 
 def decision(
-    site: Site, document: Document, workspace: Workspace, admission: Accepted | Rejected, zone: tzinfo
+    site: Site, document: Document, workspace: Workspace, admission: ReservationPlan | Rejected, zone: tzinfo
 ) -> Decision:
     """What was decided about a workspace, booked under its name if it was."""
     if isinstance(admission, Rejected):
         return _refused(document, workspace, admission, zone)
-    return _accepted(site, document, workspace, admission.plan)
+    return _accepted(site, document, workspace, admission)
 
 
 def whole_nodes(site: Site, nodes: Iterable[str]) -> dict[str, Any]:
@@ -62,6 +64,20 @@ def extended(site: Site, live: Live, end_s: int, spare: frozenset[str] = frozens
         node_count=len(nodes),
         image=image_view(live.document),
         reason="it gives nodes back" if spare else "its end is moved",
+        **whole_nodes(site, nodes),
+    )
+
+
+def grown(site: Site, live: Live, more: AbstractSet[str]) -> Decision:
+    """A reservation that has begun gets nodes that have its image already."""
+    decision = extended(site, live, live.reservation.end_s)
+    nodes = sorted({*live.nodes, *more})
+    return replace(
+        decision,
+        nodes=fold(nodes),
+        node_count=len(nodes),
+        nodes_with_image=fold(sorted(more)) if live.document.digest else "",
+        reason=f"it gets {fold(sorted(more))}, where its image is already",
         **whole_nodes(site, nodes),
     )
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC
 
-from outrider.core.reservations.admission import Accepted, admit
+from outrider.core.reservations.admission import admit
+from outrider.core.reservations.book import ReservationPlan
 from outrider.core.restart.snapshot import keep_reservation
 from outrider.metadata.notation.times import format_instant
 from outrider.service.desk.batch.reservation_effects import RESERVE, unreserve_effect
@@ -219,9 +220,9 @@ class ReservationLifecycle:
         if live.reservation.start_s > site.now_s:
             workspace = replace(workspace, start_s=live.reservation.start_s, finish_by_s=None, is_spread=True)
             answer = admit(site.book, workspace, site.now_s, tells_earliest=False)
-            if isinstance(answer, Accepted):
-                site.touch({transfer.number for transfer in answer.plan.transfers})
-                site.touch({number for number, _ in answer.plan.pushed})
+            if isinstance(answer, ReservationPlan):
+                site.touch({transfer.number for transfer in answer.transfers})
+                site.touch({number for number, _ in answer.pushed})
                 kept, before = keep_reservation(site.book, live.name), set(live.nodes)
                 # What is there already on its new nodes is known when they have been told.
                 live.ready.clear()

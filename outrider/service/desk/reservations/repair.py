@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from outrider.core.reservations.admission import Accepted
+from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.renegotiation import renegotiate
 from outrider.service.desk.nodes.fixed_parts import crowded
 from outrider.service.desk.nodes.orders import NodeOrders
@@ -114,7 +114,7 @@ class ReservationRepair:
         nodes = site.book.timeline.nodes
         among = frozenset(each.name for number, each in enumerate(nodes) if not full >> number & 1) - bad
         renegotiated = renegotiate(site.book, workspace, site.now_s, among=among)
-        if not isinstance(renegotiated.admission, Accepted):
+        if not isinstance(renegotiated.admission, ReservationPlan):
             words = reason_of(renegotiated.admission.refusal)
             self._alarms.endanger(live, f"{why}; and no other nodes will do: {words}")
             return

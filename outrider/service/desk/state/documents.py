@@ -6,6 +6,7 @@ The *document* is what the user asked for; the *receipt* is how it was kept so f
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -18,6 +19,8 @@ from outrider.service.requests import Caller, Reserve
 from outrider.store.errors import Damaged, TooNew
 
 VERSION = 1
+PIECE = re.compile(r"(.+)\.p(\d{1,6})")
+"""What a piece of a lease is called: the lease and the piece's number."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +40,8 @@ class Document:
     occurrence: int = 0
     role: str = ""
     """Of one of unlike instances, which of them it has; `series` is what all are called together."""
+    pieces: int = 0
+    """Of one piece of a lease in pieces, how many these are; `occurrence` is which, `series` the lease."""
     group: str = ""
     """Its owner's primary group when it was asked for."""
     open: OpenTerms | None = None
@@ -86,6 +91,10 @@ def stem_of(workspace: str) -> str:
     """What a workspace's reservations are called, before the hyphen and the number. What jobs need is pinned
     as job-17: no reservation is called so."""
     return "job-workspace" if workspace == "job" else workspace
+
+
+def name_of_piece(lease: str, number: int) -> str:
+    return f"{lease}.p{number}"
 
 
 def per_node(document: Document) -> int:

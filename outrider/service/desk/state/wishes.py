@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import tzinfo
 
 from outrider.core.model import LeaseOwner, Resources, Workspace
+from outrider.core.nodes.capacity import LARGEST_AMOUNT
+from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.book import ReservationPlan
 from outrider.metadata.conversion import deployment_of, workspace_of
 from outrider.metadata.decision import Requester, rule_of
@@ -72,6 +74,8 @@ def wish_of(site: Site, policies: Policies, caller: Caller, request: Reserve) ->
         account=request.account,
         lease_class=document.lease_class,
     )
+    if workspace.image is not None and request.image.made_s is not None:
+        workspace = replace(workspace, image=replace(workspace.image, made_s=request.image.made_s))
     resources, words = taken(workspace.resources, named(deployment_of(request.workspace)), site.settings)
     workspace = replace(workspace, resources=resources, is_spread=True, owner=owner)
     for role in request.workspace.metadata.roles if request.role_images else ():
@@ -100,6 +104,12 @@ def changed_wish(site: Site, live: Live, request: Modify, caller: Caller) -> Wis
     """A change in the words of the core. What is not asked for stays."""
     if live.document.open is not None:
         words = f"reservation {live.name} is open for an event: cancel it, and reserve again"
+        return Trouble(code="conflict", message=words)
+    if live.document.pieces:
+        words = (
+            f"reservation {live.name} is a piece of {live.document.series}, whose pieces belong together: "
+            "cancel that, and reserve anew"
+        )
         return Trouble(code="conflict", message=words)
     if live.document.role and (request.start_s, request.duration_s) != (None, None):
         words = (
@@ -194,3 +204,34 @@ def changed(
         names |= amounts.keys()
     amounts |= {name: amount * per_node for name, amount in asked.items()}
     return taken(Resources.from_mapping(amounts), frozenset(names), settings)
+
+
+def too_large(site: Site, workspace: Workspace) -> str:
+    """Why the site could not give this even if it were empty; nothing if it could."""
+    timeline, wanted = site.book.timeline, parts(workspace.resources)
+    unknown = timeline.layout.unknown(workspace.resources)
+    if unknown:
+        return texts.of_resource(unknown[0])
+    huge = [name for name, amount in wanted.amounts if amount > LARGEST_AMOUNT]
+    if huge:
+        return texts.of_amount(wanted[huge[0]], huge[0])
+    need = timeline.layout.pack(workspace.resources)
+    room = sum(
+        nodes.bit_count()
+        for capacity, nodes in timeline.by_capacity.items()
+        if timeline.layout.most(need, capacity, 1)
+    )
+    if room >= workspace.instances:
+        return ""
+    return texts.of_nodes(workspace.instances, wanted, room)
+
+
+def too_much_for_pools(site: Site, workspace: Workspace) -> str:
+    """Why its image could not be on so many nodes even if nothing else were there."""
+    image = workspace.image
+    if image is None:
+        return ""
+    large = site.book.pools.count_of_size(image.size_bytes)
+    if large >= workspace.instances:
+        return ""
+    return texts.of_pools(image, large, workspace.instances)

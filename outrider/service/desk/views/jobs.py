@@ -140,6 +140,7 @@ class JobViews:
         is_shown = _may_read(entry, caller)
         nodes = self._jobs.names(set(entry.planned if entry.is_scheduled else entry.copies))
         planned = self._jobs.names(set(entry.planned))
+        ready = self._jobs.names(entry.ready)
         now_s, longest_s = self._site.now_s, self._site.settings.longest_wait_s
         return JobView(
             job=entry.key,
@@ -154,10 +155,14 @@ class JobViews:
             ready_s=entry.ready_s if entry.stage in EXPECTED else None,
             start_s=entry.start_s if entry.stage is not Stage.RUNNING else entry.job.start_s,
             is_overdue=entry.is_overdue,
-            words=standing_of(entry, self._jobs.names(entry.ready), longest_s, now_s, planned)
+            words=self._words(entry, standing_of(entry, ready, longest_s, now_s, planned))
             if is_shown
             else "",
         )
+
+    def _words(self, entry: JobEntry, standing: str) -> str:
+        """With how far a conversion is, where it may be another thing at each look."""
+        return f"{standing}: {entry.words}" if entry.is_unmade else standing
 
     def _staging(self, entry: JobEntry, *, is_shown: bool) -> tuple[NodeStaging, ...]:
         found = []

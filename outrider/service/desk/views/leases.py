@@ -47,8 +47,8 @@ class LeaseViews:
             parts = [found]
         views = tuple(self._reservations.reservation(each, caller) for each in parts)
         kind, lease_name = kind_of(parts[0]), name if len(parts) > 1 else parts[0].name
-        if kind in (LeaseKind.RECURRING, LeaseKind.ROLES) and parts[0].name == name:
-            # One occurrence or role was meant.
+        if parts[0].document.series and parts[0].name == name:
+            # One occurrence, role or piece was meant.
             kind = LeaseKind.RESERVATION
         return LeaseDetails(lease=_of_parts(lease_name, kind, parts, caller), reservations=views)
 
@@ -70,6 +70,8 @@ class LeaseViews:
 def kind_of(live: Live) -> LeaseKind:
     if live.document.role:
         return LeaseKind.ROLES
+    if live.document.pieces:
+        return LeaseKind.DEADLINE
     if live.document.series:
         return LeaseKind.RECURRING
     has_deadline = live.reservation.workspace.finish_by_s is not None

@@ -7,6 +7,7 @@ one begins it again.
 
 from __future__ import annotations
 
+import heapq
 import math
 import threading
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from outrider.service.images.containers.layers import BlobSource
 from outrider.service.images.containers.made import MadeImage, Recipe
 from outrider.service.images.containers.pace import ConversionPace
 from outrider.service.meter import Log
-from outrider.service.ports import ImageTrouble, NotYet
+from outrider.service.ports import FoundImage, ImageTrouble, NotYet
 from outrider.service.turns import Turns
 
 WAIT_S = 5.0
@@ -114,26 +115,49 @@ class Converter:
             pass
         if not job.ended.is_set():
             what = "brought to the head" if recipe.format == AS_IT_IS else f"converted to {recipe.format}"
+            expected = self._expected(job)
             raise NotYet(
-                f"the image {name} is being {what}, and nothing is planned before "
-                "its size "
-                f"is known: {job.telling}{self._left(job)}; ask again"
+                f"the image {name} is being {what}: {job.telling}{self._left(job, expected)}",
+                expected,
             )
         if job.result is None:
             raise ImageTrouble(f"the image {name} cannot be converted: {job.fault}")
         return job.result
 
-    def _left(self, job: _Job) -> str:
+    def _left(self, job: _Job, expected: FoundImage | None) -> str:
         """How long it takes by what earlier ones took, in words; nothing where that is not known."""
-        expected_s = self._pace.expected_s(job.recipe.format, job.telling.all_bytes)
-        if expected_s is None:
+        if expected is None or expected.made_s is None:
             return ""
+        left_s = expected.made_s - self._means.clock.now_s()
+        if job.began_s is not None and self._left_s(job) <= 0:
+            return ", and it takes longer than was expected"
+        return f", and it takes about {left_s} s more"
+
+    def _left_s(self, job: _Job) -> float:
+        """Of one by itself, from its turn on; below nothing if it takes longer than was expected."""
+        expected_s = self._pace.expected_s(job.recipe.format, job.telling.all_bytes) or 0.0
+        return expected_s - (0.0 if job.began_s is None else self._means.clock.monotonic_s() - job.began_s)
+
+    def _expected(self, job: _Job) -> FoundImage | None:
+        """What is to be there, and when, by what earlier ones took; those that wait are taken to be first.
+        A result is rarely larger than what it is made of, which is packed as well."""
+        if self._pace.expected_s(job.recipe.format, job.telling.all_bytes) is None:
+            return None
+        with self._guard:
+            others = [each for each in self._jobs.values() if each is not job and not each.ended.is_set()]
+            free = self._free
+        left_s = max(1.0, self._left_s(job))
         if job.began_s is None:
-            return f", and then takes about {math.ceil(expected_s)} s"
-        left_s = math.ceil(expected_s - (self._means.clock.monotonic_s() - job.began_s))
-        if left_s <= 0:
-            return f", and it takes longer than the {math.ceil(expected_s)} s that were expected"
-        return f", and it takes about {left_s} s more: no start before that can be kept"
+            ends_s = [max(1.0, self._left_s(each)) for each in others if each.began_s is not None]
+            ends_s += [0.0] * max(free, 1 - len(ends_s))
+            for each in (each for each in others if each.began_s is None):
+                heapq.heapify(ends_s)
+                heapq.heapreplace(ends_s, ends_s[0] + max(1.0, self._left_s(each)))
+            left_s += min(ends_s, default=0.0)
+        image_format = "" if job.recipe.format == AS_IT_IS else job.recipe.format
+        size_bytes = max(1, job.telling.all_bytes)
+        made_s = self._means.clock.now_s() + math.ceil(left_s)
+        return FoundImage(size_bytes=size_bytes, digest="", format=image_format, made_s=made_s)
 
     def close(self) -> None:
         """Begin nothing any more, and end what runs."""

@@ -12,6 +12,8 @@ MOST_BYTES = 1 << 16
 KEPT = 0.8
 """How much of what earlier ones took counts beside the last one."""
 LEAST_S = 0.001
+LEAST_BYTES = 16 << 20
+"""What takes as long, however small it is, says nothing of the time for a byte: it counts as so large."""
 
 
 class ConversionPace:
@@ -27,14 +29,15 @@ class ConversionPace:
         with self._guard:
             taken = self._read()
             old_bytes, old_s = taken.get(made, (0.0, 0.0))
-            taken[made] = (old_bytes * KEPT + size_bytes, old_s * KEPT + max(took_s, LEAST_S))
+            counted = max(size_bytes, LEAST_BYTES)
+            taken[made] = (old_bytes * KEPT + counted, old_s * KEPT + max(took_s, LEAST_S))
             replace_file(RealDisk(), str(self._path), json.dumps(taken).encode())
 
     def expected_s(self, made: str, size_bytes: int) -> float | None:
         """How long one of this size takes; None before the first."""
         with self._guard:
             known_bytes, known_s = self._read().get(made, (0.0, 0.0))
-        return size_bytes * known_s / known_bytes if known_bytes > 0 else None
+        return max(size_bytes, LEAST_BYTES) * known_s / known_bytes if known_bytes > 0 else None
 
     def _read(self) -> dict[str, tuple[float, float]]:
         if self._taken is None:

@@ -16,13 +16,13 @@ from outrider.service.requests import (
     Explain,
     ListLeases,
     ListReservations,
-    Reserve,
     Show,
     ShowLease,
     SignedCall,
     Trigger,
 )
-from outrider.service.web.asking import Asker
+from outrider.service.web.asking import Asker, WantedLease
+from outrider.service.web.errors import of_unmade
 from outrider.service.web.requests.bodies import (
     CallBody,
     ChangeBody,
@@ -58,8 +58,11 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
         decision = await asker.recalled(caller, key, hashed)
         if decision is None:
             wanted = await asker.wanted(caller, body)
-            request = replace(wanted, key=key, request_hash=hashed)
+            request = replace(wanted.request, key=key, request_hash=hashed, is_plan=bool(wanted.late))
             decision = _noted(await asker.ask(caller, request, Decision), wanted)
+            if wanted.late and decision.result == "accepted":
+                # It is accepted when its image is there, and refused before that.
+                raise of_unmade("; ".join(wanted.late))
         if decision.result == "refused":
             return answered(decision)
         return answered(decision, 201, {"Location": f"/v1/reservations/{decision.name}"})
@@ -85,12 +88,14 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
     async def plan(body: ReserveBody, caller: By) -> Response:
         """What a reservation would be answered now; nothing is changed."""
         wanted = await asker.wanted(caller, body)
-        return answered(_noted(await asker.ask(caller, replace(wanted, is_plan=True), Decision), wanted))
+        request = replace(wanted.request, is_plan=True)
+        return answered(_noted(await asker.ask(caller, request, Decision), wanted))
 
 
-def _noted(decision: Decision, wanted: Reserve) -> Decision:
-    """With what its workspace asks for in vain."""
-    return replace(decision, notes=(*wanted.workspace.unused_keys, *decision.notes))
+def _noted(decision: Decision, wanted: WantedLease) -> Decision:
+    """With what its workspace asks for in vain, and what of the answer is only expected."""
+    expected = tuple(f"{words}; its size and times are what is expected" for words in wanted.late)
+    return replace(decision, notes=(*wanted.request.workspace.unused_keys, *expected, *decision.notes))
 
 
 def _add_looking(routes: APIRouter, asker: Asker) -> None:

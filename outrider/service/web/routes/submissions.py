@@ -11,10 +11,10 @@ from outrider.metadata.joblines import JobLines, write_job_lines
 from outrider.metadata.workspace import WorkspaceFile
 from outrider.service.answers import ReservationDetails, Trouble
 from outrider.service.front import Submit
-from outrider.service.ports import FoundImage
+from outrider.service.ports import FoundImage, NotYet
 from outrider.service.requests import Caller, Show
 from outrider.service.web.asking import Asker
-from outrider.service.web.errors import of_trouble
+from outrider.service.web.errors import of_trouble, of_unmade
 from outrider.service.web.requests.bodies import SubmitBody
 from outrider.service.web.requests.understanding import hash_of, understand_duration, understand_job
 from outrider.service.web.routes.routing import ERRORS, By, Key, answered
@@ -70,7 +70,10 @@ async def _reservation(asker: Asker, caller: Caller, name: str) -> str:
 async def _read(asker: Asker, caller: Caller, body: SubmitBody, key: str) -> Submit:
     now_s = asker.front.now_s()
     workspace = await asker.read(caller, lambda: understand_job(body, now_s)) if body.workspace else None
-    image = await asker.resolve(caller, workspace.metadata.image) if workspace else None
+    try:
+        image = await asker.resolve(caller, workspace.metadata.image) if workspace else None
+    except NotYet as error:
+        raise of_unmade(str(error)) from error
     deployment = workspace.deployment if workspace else None
     duration_s = understand_duration(body.duration) if body.duration else None
     if deployment is not None and duration_s is None:

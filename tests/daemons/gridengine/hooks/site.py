@@ -5,13 +5,15 @@ Nobody serves on the head: these tests say themselves what a job may have, by ti
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from cachemgr.base.errors import NoDaemon
+from cachemgr.network.client import SOCKET as NODE_SOCKET
+from cachemgr.network.client import DaemonClient
 from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from testbed.batchcluster import HEAD
 from testbed.cluster import REPOSITORY
@@ -145,14 +147,9 @@ class Site:
         return found
 
     def _tried(self, node: str, verb: str) -> dict[str, Any] | None:
-        program = (
-            f"import sys,json; sys.path.insert(0,{CACHEMGR!r}); "
-            "from cachemgr.network.client import DaemonClient; "
-            f"print(json.dumps(DaemonClient().ask({verb!r})))"
-        )
-        done = self.cluster.run(node, ["/usr/bin/python3", "-I", "-S", "-c", program], check=False)
-        found: dict[str, Any] | None = json.loads(done.stdout) if done.returncode == 0 else None
-        return found
+        with suppress(NoDaemon), DaemonClient(self.cluster.from_outside(node, NODE_SOCKET)) as daemon:
+            return daemon.ask(verb)
+        return None
 
     def _install_node(self, node: str, packed: bytes) -> None:
         write = self.cluster.write

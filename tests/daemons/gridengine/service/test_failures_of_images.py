@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from testbed.batchcluster import IMAGES
-from testbed.clustersite import ServedImage
+from testbed.clustersite import CACHEMGR, ServedImage
 from testbed.gridenginesite import GridEngineSite
 from tests.daemons.gridengine.service.jobs import (
     MB,
@@ -85,8 +85,8 @@ def test_image_removed_just_before_the_start_is_brought_again_and_no_queue_is_in
     job = submit(site, image, "-q", "all.q@n3")
     wait_released(site, job)
 
-    site.asked("n3", "unpin", image.digest, "--owner", f"reservation:job-{job}")
-    site.cluster.run("n3", ["/usr/lib/outrider/cachemgr.pyz", "evict", image.digest], check=False)
+    site.cluster.run("n3", [CACHEMGR, "unpin", image.digest, "--owner", f"reservation:job-{job}"])
+    site.cluster.run("n3", [CACHEMGR, "evict", image.digest], check=False)
     cancel(site, *jobs)
     end = ended(site, job, timeout_s=150)
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from testbed.site import CACHEMGR, CONFIGURATION, NODE_DAEMON, PROGRAMS, SERVICE, OutriderSite, ServedImage
+from testbed.site import CONFIGURATION, NODE_DAEMON, PROGRAMS, SERVICE, OutriderSite, ServedImage
 from testbed.slurm import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT, SERVER
 from tests.daemons.slurm.service.jobs import HELD, seen
 
@@ -155,7 +155,7 @@ def call_instead(site: OutriderSite, program: str, arguments: str, script: str) 
 
 def arriving_bytes(site: OutriderSite, node: str, image: ServedImage) -> int:
     """How much of an image lies on a node that does not have all of it."""
-    found = asked(site, node, "ls")["arriving"]
+    found = site.asked(node, "ls")["arriving"]
     assert isinstance(found, list)
     return max((int(each["arrived_bytes"]) for each in found if each["digest"] == image.digest), default=0)
 
@@ -177,11 +177,3 @@ def fill(site: OutriderSite, node: str) -> str:
     job = site.submit("#!/bin/sh\nsleep 600\n", "-t10", f"-w{node}", "--exclusive", "-Jfill")
     site.cluster.wait_for(f"{node} to be full", lambda: seen(site, job).state == "RUNNING", logs=site.logs)
     return job
-
-
-def asked(site: OutriderSite, node: str, *words: str) -> dict[str, object]:
-    """What a node's daemon answers root."""
-    done = site.cluster.run(node, [CACHEMGR, *words, "--json"])
-    answer = json.loads(done.stdout)
-    assert isinstance(answer, dict)
-    return answer

@@ -15,7 +15,6 @@ MB = 1_000_000
 MEMORY_MB = 96
 BOOT_S = 240
 LIMIT_MIN = 15
-LINES = "#OUTRIDER run: vm\n#OUTRIDER boot: debian\n"
 # At most five numbers a second.
 COUNTING = """
 echo began
@@ -40,8 +39,10 @@ def with_kernels(site: OutriderSite) -> OutriderSite:
     return site
 
 
-def submit(site: OutriderSite, image: ServedImage, work: str, *options: str, more: str = "") -> str:
-    text = f"#!/bin/sh\n{image.lines}{LINES}{more}\n{work}"
+def submit(
+    site: OutriderSite, image: ServedImage, work: str, *options: str, more: str = "", boot: str = "debian"
+) -> str:
+    text = f"#!/bin/sh\n{image.lines}#OUTRIDER run: vm\n#OUTRIDER boot: {boot}\n{more}\n{work}"
     return site.submit(
         text, f"-t{LIMIT_MIN}", f"--mem={MEMORY_MB}", f"--chdir={site.home()}/project", *options
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +15,10 @@ from outrider.cli.demo.images import write_image
 from testbed.clustersite import REGISTRY, REGISTRY_PORT, ServedImage
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
-from tests.daemons.containers.container_images import entry, layer, push
+from tests.daemons.containers.container_images import CLOCK, entry, layer, push
 from tests.daemons.registries.registry_server import Registry, need, running
 from tests.daemons.reservations import reserve, shown, wait_reservation
-from tests.daemons.slurm.service.jobs import arrived_s, ended, output, script, wait_in_slurm
+from tests.daemons.slurm.service.jobs import arrived_s, ended, output, script, seen, wait_in_slurm
 
 MB = 1_000_000
 HOST = "images"
@@ -28,6 +29,7 @@ CONFIGURATION = {
     "storage": {"filesystem": {"rootdirectory": FOLDER}},
     "http": {"addr": f"0.0.0.0:{REGISTRY_PORT}"},
 }
+HELD = "/srv/held"
 BLOB = re.compile(r'"GET /v2/team/([a-z]+)/blobs/sha256:[0-9a-f]{64} HTTP/1.1" (\d+) (\d+) ')
 
 
@@ -132,6 +134,71 @@ def test_container_image_is_converted_on_the_head_and_passed_on_from_it(
     assert found.state == "COMPLETED", output(site, job)
     assert output(site, job).count(" #!/") == 2, output(site, job)
     assert [status for status, _ in shelf.sent("layers")] == [200, 200], "its settings and its layer, once"
+
+
+# In the place of the program that writes a file system: it waits as long as a file is there.
+WAITING_MAKER = f"""#!/bin/sh
+[ "$1" = -version ] || while [ -e {HELD} ]; do sleep 0.2; done
+exec /usr/bin/sqfstar "$@"
+"""
+# What a container runtime does, as an ordinary user: the image's file system as root, and its program there.
+# Where the node mounts nothing, the image is a file.
+RUN = """root=$OUTRIDER_IMAGE
+[ -d "$root" ] || { root=$HOME/root$SLURM_JOB_ID; unsquashfs -q -n -d "$root" "$OUTRIDER_IMAGE" >/dev/null; }
+unshare --user --map-root-user chroot "$root" /bin/tool
+"""
+TOOL = r"""#include <stdio.h>
+int main(void) { return printf("from inside of the image\n") < 0; }
+"""
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> bytes:
+    """A program that needs nothing beside it."""
+    (tmp_path / "tool.c").write_text(TOOL)
+    argv = [need("gcc"), "-static", "-o", str(tmp_path / "tool"), str(tmp_path / "tool.c")]
+    subprocess.run(argv, check=True, timeout=120)
+    return (tmp_path / "tool").read_bytes()
+
+
+def test_job_shows_its_start_while_its_image_is_converted_and_the_promised_image_runs(
+    site: OutriderSite, shelf: Shelf, tool: bytes
+) -> None:
+    need("sqfstar")
+    site.cluster.write(HEAD, "/usr/local/bin/sqfstar", WAITING_MAKER, mode=0o755)
+    before = shelf.push_container("before", [layer(entry("a", b"small"))])
+    uri = shelf.push_container("running", [layer(entry("bin/tool", tool, mode=0o755))])
+    text = f"#!/bin/sh\n#OUTRIDER image: {uri}\n#OUTRIDER format: squashfs\n{RUN}"
+    # What that takes is known from then on.
+    site.outrider("plan", "--image", before, "--nodes=1", "--start=now+1hour", "-t1m")
+    site.cluster.write(HEAD, HELD, "")
+
+    job = site.submit(text, "-t1")
+    expected = "its image is being converted, and expected about"
+    site.cluster.wait_for(
+        "an expected start", lambda: expected in seen(site, job).admin_comment, logs=site.logs
+    )
+    waits, now_s = seen(site, job), CLOCK.now_s()
+    told = site.outrider("show", job).stdout
+    site.cluster.run(HEAD, ["rm", HELD])
+    found = ended(site, job)
+    answer = json.loads(
+        site.outrider("reserve", "--image", uri, "--nodes=1", "--start=now+20s", "-t40s", "--json").stdout
+    )
+    wait_in_slurm(site, answer["name"], is_there=True)
+    promised = site.submit(f"#!/bin/sh\n{RUN}", "-t1", f"--reservation={answer['name']}")
+    kept = ended(site, promised)
+
+    assert waits.state == "PENDING"
+    assert now_s - 5 < waits.start_s < now_s + 300, "what the small one took, and a transfer"
+    assert "is being converted to squashfs: its layers are here" in " ".join(told.split())
+    assert found.state == "COMPLETED", output(site, job)
+    assert output(site, job) == "from inside of the image\n"
+    assert answer["image"]["size_bytes"] > 0
+    assert kept.state == "COMPLETED", output(site, promised)
+    assert output(site, promised) == "from inside of the image\n"
+    assert kept.start_s >= answer["start_s"]
+    wait_reservation(site, answer["name"], "ended")
 
 
 def test_reservation_of_what_the_registry_does_not_have_is_refused_at_once(

@@ -166,7 +166,7 @@ deployment: {{nodes: 3, duration: 40s, start: now+10s}}
     wait_in_slurm(site, worker, is_there=False)
 
 
-def test_one_that_has_begun_gives_back_nodes_without_its_jobs(site: OutriderSite) -> None:
+def test_one_that_has_begun_gives_back_nodes_without_its_jobs_and_gets_them_again(site: OutriderSite) -> None:
     workspace(site, "shrinks", 5 * MB)
     asked_for = (f"{site.home()}/shrinks.yaml", "--nodes=3", "--start=now+20s", "-t5m")
     answer = asked(site, "reserve", *asked_for)
@@ -184,6 +184,10 @@ def test_one_that_has_begun_gives_back_nodes_without_its_jobs(site: OutriderSite
     site.cluster.wait_for("two nodes to be given back", is_one, logs=site.logs)
     site.cluster.wait_for("Slurm to know", lambda: nodes(site, name) == where, logs=site.logs)
 
+    more = asked(site, "modify", name, "--nodes=3")
+    site.cluster.wait_for("three nodes again", lambda: nodes(site, name) == more["nodes"], logs=site.logs)
+
+    assert (more["result"], more["node_count"]) == ("accepted", 3)
     assert seen(site, job).state == "RUNNING"
     site.cluster.run(HEAD, ["scancel", job])
     ended(site, job)

@@ -10,8 +10,10 @@ import pytest
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import BadRequest, Unsuitable
 from cachemgr.instances.kernel import Kernel, MountPoint
-from cachemgr.instances.methods import NEEDS, Abilities, choose
+from cachemgr.instances.maker import InstanceMaker
+from cachemgr.instances.methods import NEEDS, Abilities, choose, is_writable_unasked
 from cachemgr.instances.probing import probe
+from cachemgr.pool.records import PUBLIC, PoolImage
 
 EVERYTHING = Abilities(tuple(NEEDS))
 NOTHING = Abilities(())
@@ -136,3 +138,25 @@ class Refusing:
 
 def test_probe_of_somebody_who_may_not_mount_finds_no_mounts(tmp_path: Path) -> None:
     assert set(probe(RealDisk(), str(tmp_path), Refusing()).names) <= {"reflink"}
+
+
+@pytest.mark.parametrize(
+    ("image_format", "abilities", "expected"),
+    [
+        ("squashfs", EVERYTHING, True),
+        ("squashfs", Abilities(("reflink", "bind")), False),
+        ("squashfs", NOTHING, False),
+        ("sif", EVERYTHING, False),
+        ("qcow2", NOTHING, True),
+    ],
+)
+def test_container_of_a_job_is_writable_where_the_node_can_lay_something_over_it(
+    image_format: str, abilities: Abilities, expected: bool
+) -> None:
+    image = PoolImage(
+        digest="0" * 64, size_bytes=1, format=image_format, uri="", owner_uid=0, readers=PUBLIC, added_s=0
+    )
+    maker = InstanceMaker(RealDisk(), "", abilities=abilities, mounter=Kernel(), mounts_itself=False)
+
+    assert is_writable_unasked(maker, image) is expected
+    assert maker.choose(image, None, is_writable=expected)

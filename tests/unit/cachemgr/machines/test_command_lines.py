@@ -11,8 +11,8 @@ import pytest
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import Unsuitable
 from cachemgr.instances.qcow2 import overlay
-from cachemgr.machines.layers import make_layers, virtual_bytes
 from cachemgr.machines.qemu.command import CommandParts, command_line
+from cachemgr.machines.qemu.layers import make_layers, virtual_bytes
 from cachemgr.machines.record import QemuFacts
 from cachemgr.machines.wish import MachineDisk, MachineJob, MachineWish
 

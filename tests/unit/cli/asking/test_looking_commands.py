@@ -16,7 +16,7 @@ from outrider.cli.asking.configuration import leaves
 from outrider.cli.main import main
 from outrider.service.answers import NodeList, Reconciled
 from outrider.service.answers.leases import Report, ReportLine
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite.store import SqliteStore
 from tests.unit.cli.canned import Reply, Service, serving
 from tests.unit.cli.samples import IMAGES, NODES, NOW_S, STATUS, TRANSFERS
 

@@ -61,12 +61,13 @@ def test_text_of_the_file_is_sent_as_it_is_with_options_as_texts(service: Servic
 def test_every_key_of_a_deployment_has_an_option(service: Service, file: str) -> None:
     line = (
         "--nodes 1 --start 2 --duration 3 --finish-by 4 --instances-per-node 5 --cpus 6 --memory 7 --gpus 8"
+        " --least-piece 9"
     )
     main(["reserve", file, *line.split()])
 
     assert body(service.last("POST"))["options"] == {
         "nodes": "1", "start": "2", "duration": "3", "finish_by": "4", "instances_per_node": "5",
-        "cpus": "6", "memory": "7", "gpus": "8",
+        "cpus": "6", "memory": "7", "gpus": "8", "least_piece": "9",
     }  # fmt: skip
 
 
@@ -401,6 +402,25 @@ def test_offers_that_are_not_held_are_told_without_a_command() -> None:
     assert "may take their place" in refused_screen(
         replace(REFUSED, are_offers_protected=False), WHEN, plain_paint, "is refused", ""
     )
+
+
+def test_pieces_of_a_lease_are_counted_and_named(service: Service, file: str, capsys: Capture) -> None:
+    pieces = tuple(
+        Occurrence(
+            name=f"render-17.p{number}", number=number, result="accepted", start_s=NOW_S + number * 7200,
+            end_s=NOW_S + number * 7200 + 3600, nodes="n[1-4]", reason="",
+        )
+        for number in (1, 2)
+    )  # fmt: skip
+    service.on("POST", "/v1/reservations", Reply(status=201, value=replace(ACCEPTED, occurrences=pieces)))
+
+    code = main(["reserve", file, "--finish-by", "20:00", "--least-piece", "10m"])
+
+    sent, shown = body(service.last("POST")), capsys.readouterr().out
+    assert code == 0
+    assert sent["options"] == {"finish_by": "20:00", "least_piece": "10m"}
+    assert "2 pieces, render-17.p1 to render-17.p2, the last from" in shown
+    assert "outrider submit --reservation render-17.p1" in shown
 
 
 def test_what_recurs_is_sent_as_it_was_typed_and_shown_with_what_was_not_accepted(

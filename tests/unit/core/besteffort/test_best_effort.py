@@ -6,7 +6,7 @@ import pytest
 
 from outrider.core.besteffort.suspension import BYTES_PER_MIB, SuspensionRules
 from outrider.core.model import Node, Resources, Workspace
-from outrider.core.reservations.admission import Accepted
+from outrider.core.reservations.book import ReservationPlan
 from outrider.core.scheduler import Decided, Scheduler
 from tests.unit.core.sites import Site
 
@@ -24,7 +24,7 @@ def reserve(
     scheduler: Scheduler, name: str, start_s: int, duration_s: int, now_s: int, cpus: int = 2
 ) -> Decided:
     answer = scheduler.reserve(workspace(name, duration_s, start_s, cpus), now_s)
-    assert isinstance(answer.admission, Accepted)
+    assert isinstance(answer.admission, ReservationPlan)
     return answer
 
 

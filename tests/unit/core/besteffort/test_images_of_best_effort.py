@@ -10,8 +10,7 @@ import pytest
 from outrider.core.besteffort.board import BestEffortRun
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.reservations.admission import Accepted
-from outrider.core.reservations.book import Shipping
+from outrider.core.reservations.book import ReservationPlan, Shipping
 from outrider.core.scheduler import Scheduler
 from outrider.sim.setup import Setup
 
@@ -41,7 +40,7 @@ class Site:
         workspace = Workspace(
             name=name, instances=1, resources=ONE, duration_s=duration_s, image=image, start_s=start_s
         )
-        assert isinstance(self.scheduler.reserve(workspace, 0).admission, Accepted)
+        assert isinstance(self.scheduler.reserve(workspace, 0).admission, ReservationPlan)
 
     def pass_to(self, now_s: int) -> None:
         book = self.scheduler.book

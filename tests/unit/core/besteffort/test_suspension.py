@@ -20,7 +20,8 @@ from outrider.core.besteffort.suspension import (
 from outrider.core.model import Node, Resources, Workspace
 from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.node_timeline import NodeTimeline
-from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.admission import Rejected
+from outrider.core.reservations.book import ReservationPlan
 from outrider.core.scheduler import Decided, Scheduler
 from outrider.sim.setup import Setup
 from tests.amount import examples
@@ -86,7 +87,7 @@ def test_a_run_is_written_just_before_the_reservation_and_read_after_it() -> Non
 
     answer = reserve(scheduler, 100, now_s=10)
 
-    assert isinstance(answer.admission, Accepted)
+    assert isinstance(answer.admission, ReservationPlan)
     assert [moved.name for moved in answer.moved] == ["run/0"]
     assert spans(run) == [(0, 100, 0, OVERHEAD_S), (140, 280, OVERHEAD_S, 0)]
     assert sum(segment.useful_s for segment in run.segments) == 200
@@ -98,7 +99,7 @@ def test_a_reservation_that_starts_just_when_the_run_can_be_written_is_accepted(
 
     answer = reserve(scheduler, 50 + OVERHEAD_S, now_s=50)
 
-    assert isinstance(answer.admission, Accepted)
+    assert isinstance(answer.admission, ReservationPlan)
     assert spans(run)[0] == (0, 70, 0, OVERHEAD_S)
 
 
@@ -120,9 +121,8 @@ def test_a_reservation_that_starts_too_soon_for_one_node_gets_another() -> None:
 
     answer = reserve(scheduler, 50, now_s=50)
 
-    assert isinstance(answer.admission, Accepted)
-    assert answer.admission.reservation is not None
-    assert answer.admission.reservation.nodes == ("n1",)
+    assert isinstance(answer.admission, ReservationPlan)
+    assert [chosen.node for chosen in answer.admission.fits] == [1]
     assert spans(run) == [(0, 200, 0, 0)]
 
 
@@ -132,7 +132,7 @@ def test_nobody_is_held_back_where_suspending_takes_no_time() -> None:
 
     answer = reserve(scheduler, 50, now_s=50)
 
-    assert isinstance(answer.admission, Accepted)
+    assert isinstance(answer.admission, ReservationPlan)
     assert spans(run) == [(0, 50, 0, 0), (90, 240, 0, 0)]
 
 
@@ -144,7 +144,7 @@ def test_one_disk_writes_three_runs_one_after_the_other_and_so_needs_three_times
     in_time = reserve(scheduler, 50 + 3 * OVERHEAD_S, now_s=50, cpus=3)
 
     assert isinstance(too_soon.admission, Rejected)
-    assert isinstance(in_time.admission, Accepted)
+    assert isinstance(in_time.admission, ReservationPlan)
     written = sorted(each for run in runs for each in run.segments[0].disk)
     assert written == [(0, 50, 20), (0, 70, 20), (0, 90, 20)]
     assert all(run.segments[0].end_s == 110 for run in runs)
@@ -155,7 +155,7 @@ def test_disks_that_write_everything_at_once_need_the_notice_once() -> None:
     started(scheduler, *(workspace(f"run-{n}", 200) for n in range(3)))
 
     assert isinstance(reserve(scheduler, 69, now_s=50, cpus=3).admission, Rejected)
-    assert isinstance(reserve(scheduler, 70, now_s=50, cpus=3).admission, Accepted)
+    assert isinstance(reserve(scheduler, 70, now_s=50, cpus=3).admission, ReservationPlan)
 
 
 def test_what_is_being_written_for_one_reservation_is_written_whole_when_another_comes() -> None:
@@ -166,7 +166,7 @@ def test_what_is_being_written_for_one_reservation_is_written_whole_when_another
 
     answer = reserve(scheduler, 150, now_s=90, name="second")
 
-    assert isinstance(answer.admission, Accepted)
+    assert isinstance(answer.admission, ReservationPlan)
     assert run.segments[0] == before
     assert sum(segment.useful_s for segment in run.segments) == 200
     assert all(segment.start_s >= 190 for segment in run.segments[1:])
@@ -193,7 +193,7 @@ def test_who_turns_out_not_to_be_in_the_way_is_not_suspended() -> None:
 
     answer = reserve(scheduler, 100, now_s=0, cpus=2)
 
-    assert isinstance(answer.admission, Accepted)
+    assert isinstance(answer.admission, ReservationPlan)
     assert spans(narrow_old) == [(0, 200, 0, 0)]
     assert spans(young) == [(0, 200, 0, 0)]
     assert len(wide.segments) == 2

@@ -7,7 +7,8 @@ import pytest
 from outrider.core.besteffort.board import BestEffortRun
 from outrider.core.besteffort.suspension import BYTES_PER_MIB, SuspensionRules
 from outrider.core.model import Node, Resources, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.admission import Rejected
+from outrider.core.reservations.book import ReservationPlan
 from outrider.core.scheduler import Scheduler
 from outrider.sim.setup import Setup
 
@@ -73,9 +74,9 @@ def test_one_file_system_is_written_by_one_node_after_the_other() -> None:
     shared, runs = running(SuspensionRules(disk_bytes_per_s=BYTES_PER_MIB, is_shared=True), 2)
     soon, later = 50 + WRITTEN_S, 50 + 2 * WRITTEN_S
 
-    assert isinstance(own.reserve(wanted("lease", 40, soon, instances=2), 50).admission, Accepted)
+    assert isinstance(own.reserve(wanted("lease", 40, soon, instances=2), 50).admission, ReservationPlan)
     assert isinstance(shared.reserve(wanted("lease", 40, later - 1, instances=2), 50).admission, Rejected)
-    assert isinstance(shared.reserve(wanted("lease", 40, later, instances=2), 50).admission, Accepted)
+    assert isinstance(shared.reserve(wanted("lease", 40, later, instances=2), 50).admission, ReservationPlan)
 
     end_s = later + 40
     written = sorted(each for run in runs for each in run.segments[0].disk)

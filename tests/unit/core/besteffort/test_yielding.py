@@ -11,7 +11,7 @@ from outrider.core.besteffort.board import BestEffortRun, Yielding
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.reservations.admission import Accepted
+from outrider.core.reservations.book import ReservationPlan
 from outrider.core.scheduler import Decided, Scheduler
 from outrider.sim.setup import Setup
 from tests.amount import examples
@@ -53,9 +53,8 @@ def started(scheduler: Scheduler, *wanted: Workspace) -> list[BestEffortRun]:
 
 
 def nodes_of(answer: Decided) -> tuple[str, ...]:
-    assert isinstance(answer.admission, Accepted)
-    assert answer.admission.reservation is not None
-    return answer.admission.reservation.nodes
+    assert isinstance(answer.admission, ReservationPlan)
+    return tuple(f"n{chosen.node + 1}" for chosen in answer.admission.fits)
 
 
 def test_a_reservation_gets_the_idle_node_and_the_run_goes_on() -> None:
@@ -68,8 +67,8 @@ def test_a_reservation_gets_the_idle_node_and_the_run_goes_on() -> None:
     assert nodes_of(answer) == ("n2",)
     assert answer.moved == ()
     assert [(each.start_s, each.end_s) for each in run.segments] == [(0, 7200)]
-    assert isinstance(what_if, Accepted)
-    assert [fit.node for fit in what_if.plan.fits] == [1]
+    assert isinstance(what_if, ReservationPlan)
+    assert [fit.node for fit in what_if.fits] == [1]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +184,7 @@ def test_where_idle_nodes_suffice_nobody_moves_and_else_seldom_more_than_must() 
         chance = Random(seed)
         scheduler = random_site(chance, Yielding.CHEAPEST)
         wanted = workspace("r", chance.randint(1, 15), chance.randint(0, 30), instances=chance.randint(1, 3))
-        if not isinstance(scheduler.what_if(wanted, 0), Accepted):
+        if not isinstance(scheduler.what_if(wanted, 0), ReservationPlan):
             continue
         least = least_that_stop(scheduler, wanted)
 

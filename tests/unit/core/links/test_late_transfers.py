@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from outrider.core.links.deadline import DeadlineLink
 from outrider.core.model import Transfer
-from outrider.core.reservations.admission import Accepted, Rejected, assess
+from outrider.core.reservations.admission import Rejected, assess
+from outrider.core.reservations.book import ReservationPlan
 from tests.amount import examples
 from tests.unit.core.books import A, B, accept, nodes, wanted
 from tests.unit.core.links.test_deadline_link import transfer
@@ -26,9 +27,9 @@ def test_nobody_counts_on_a_copy_whose_transfer_is_late() -> None:
 
     assert book.link.late(latest_s) == frozenset()
     assert book.link.late(latest_s + 1) == {first.number}
-    assert isinstance(in_time, Accepted)
-    assert isinstance(late, Accepted)
-    assert (len(in_time.plan.transfers), len(late.plan.transfers)) == (0, 1)
+    assert isinstance(in_time, ReservationPlan)
+    assert isinstance(late, ReservationPlan)
+    assert (len(in_time.transfers), len(late.transfers)) == (0, 1)
 
 
 def test_the_time_that_a_late_transfer_still_needs_is_not_promised_to_others() -> None:
@@ -41,7 +42,7 @@ def test_the_time_that_a_late_transfer_still_needs_is_not_promised_to_others() -
 
     assert isinstance(too_early, Rejected)
     assert too_early.earliest_start_s == 23
-    assert isinstance(behind, Accepted)
+    assert isinstance(behind, ReservationPlan)
 
 
 def test_who_stands_behind_a_late_transfer_is_late_until_the_link_has_caught_up() -> None:

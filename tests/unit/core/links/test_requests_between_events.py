@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.core.links.shared import SharedLink
 from outrider.core.model import Image, Node, Resources, Transfer, Workspace
-from outrider.core.reservations.admission import Accepted
+from outrider.core.reservations.book import ReservationPlan
 from outrider.sim.setup import Setup
 
 RATE = 10
@@ -38,7 +38,7 @@ def test_a_transfer_does_not_begin_before_its_reservation_was_asked_for() -> Non
 
     events = list(scheduler.book.links.advance(100))
 
-    assert isinstance(answer.admission, Accepted)
+    assert isinstance(answer.admission, ReservationPlan)
     assert [(event.at_s, event.has_begun) for event in events] == [(50, True), (58, False)]
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from outrider.core.links.links import Links, TransferStanding
 from outrider.core.model import Transfer
-from outrider.core.reservations.admission import Accepted, assess
+from outrider.core.reservations.admission import assess
+from outrider.core.reservations.book import ReservationPlan
 from outrider.core.restart.snapshot import TransferStage, keep, keep_runs, keep_transfers
 from outrider.store.forms import read_transfer, write_transfer
 from tests.amount import examples
@@ -134,9 +135,9 @@ def test_nobody_counts_on_a_copy_whose_transfer_was_put_aside() -> None:
 
     own = assess(book, wanted("next", 20, 10, A), 1)
 
-    assert isinstance(joins, Accepted)
-    assert isinstance(own, Accepted)
-    assert (len(joins.plan.transfers), len(own.plan.transfers)) == (0, 1)
+    assert isinstance(joins, ReservationPlan)
+    assert isinstance(own, ReservationPlan)
+    assert (len(joins.transfers), len(own.transfers)) == (0, 1)
     check_invariants(book, 1)
     book.links.end(1, 5)
     book.transfer_done(1, 5)

@@ -11,7 +11,7 @@ from outrider.core.model import Node, Resources, Workspace
 from outrider.core.nodes.free_lengths import longest_free
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.timeline import SiteTimeline
-from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.refusal import Cause, Refusal
 from tests.amount import examples
@@ -35,29 +35,32 @@ def test_lengths_are_those_that_a_look_at_every_second_finds(seed: int) -> None:
             if min(free[node][start_s:end_s]) >= 1:
                 timeline.reserve(node, timeline.layout.pack(Resources.of(cpus=1)), start_s, end_s)
                 free[node][start_s:end_s] = [each - 1 for each in free[node][start_s:end_s]]
-    available, at_s, wanted = chance.randrange(1 << count), chance.randrange(HORIZON_S), chance.choice((2, 3))
+    available, at_s, wanted = chance.randrange(1 << count), chance.randrange(HORIZON_S), chance.randint(1, 3)
+    instances, on_each = chance.randint(1, 12), chance.choice((None, 1, 2))
+    within_s = chance.choice((FOREVER, chance.randint(1, HORIZON_S)))
     expected = []
     for node in range(count):
-        seconds = 0
-        while at_s + seconds < HORIZON_S and free[node][at_s + seconds] >= wanted:
-            seconds += 1
-        if at_s + seconds == HORIZON_S and sizes[node] >= wanted:
-            seconds = FOREVER
-        if seconds and available >> node & 1:
-            expected.append(seconds)
+        for number in range(1, (instances if on_each is None else on_each) + 1):
+            seconds = 0
+            while at_s + seconds < HORIZON_S and free[node][at_s + seconds] >= number * wanted:
+                seconds += 1
+            if at_s + seconds == HORIZON_S and sizes[node] >= number * wanted:
+                seconds = FOREVER
+            if seconds and available >> node & 1:
+                expected.append(FOREVER if seconds >= within_s else seconds)
 
     need = timeline.layout.pack(Resources.of(cpus=wanted))
-    found = longest_free(timeline, need=need, at_s=at_s, available=available, most_per_node=None)
+    found = longest_free(
+        timeline,
+        need=need,
+        instances=instances,
+        at_s=at_s,
+        within_s=within_s,
+        available=available,
+        most_per_node=on_each,
+    )
 
-    assert found == sorted(expected, reverse=True)
-
-
-def test_nodes_with_room_for_two_instances_are_not_told_unless_one_is_wanted_on_each() -> None:
-    timeline = SiteTimeline([Node(name="n1", capacity=Resources.of(cpus=2))])
-    need = timeline.layout.pack(Resources.of(cpus=1))
-
-    assert longest_free(timeline, need=need, at_s=0, available=1, most_per_node=None) is None
-    assert longest_free(timeline, need=need, at_s=0, available=1, most_per_node=1) == [FOREVER]
+    assert found == sorted(expected, reverse=True)[:instances]
 
 
 @pytest.mark.parametrize(
@@ -70,12 +73,11 @@ def test_shorter_time_that_is_offered_is_the_longest_for_which_nodes_are_free(
     rejected = Rejected(refusal=Refusal(cause=Cause.SLOTS, start_s=100, end_s=2500, room=2))
     asked: list[tuple[int, int]] = []
 
-    def ask(wanted: Workspace, tells_earliest: bool) -> Accepted | Rejected:
+    def ask(wanted: Workspace, tells_earliest: bool) -> ReservationPlan | Rejected:
         asked.append((wanted.instances, wanted.duration_s))
         if lengths[wanted.instances - 1] < wanted.duration_s:
             return rejected
-        plan = ReservationPlan(workspace=wanted, start_s=100, end_s=100 + wanted.duration_s, fits=())
-        return Accepted(plan=plan)
+        return ReservationPlan(workspace=wanted, start_s=100, end_s=100 + wanted.duration_s, fits=())
 
     found = alternatives(workspace, rejected, ask, 0, lengths=lengths)
 

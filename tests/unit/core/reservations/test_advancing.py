@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.reservations.admission import Accepted, Rejected, assess
+from outrider.core.reservations.admission import Rejected, assess
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.planning import plan_at
 from tests.unit.core.books import A, C, accept, free_s, nodes, pass_time, tight_book, wanted
@@ -113,5 +113,5 @@ def test_the_answer_says_the_same_as_a_question() -> None:
 
     answer = assess(book, wanted("sooner", 5, 14, A), 0)
 
-    assert isinstance(answer, Accepted)
-    assert answer.plan == accept(book, wanted("sooner", 5, 14, A), 0)
+    assert isinstance(answer, ReservationPlan)
+    assert answer == accept(book, wanted("sooner", 5, 14, A), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from outrider.core.besteffort.board import QueueRules
 from outrider.core.links.shared import SharedLink
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected, assess
+from outrider.core.reservations.admission import Rejected, assess
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping, Terms
 from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.planning import plan_at
@@ -62,8 +63,8 @@ def test_two_full_pools_are_free_when_what_they_hold_expires_and_each_transfer_h
     assert first_accepted(book, request, 20, 0) == first_s
     assert isinstance(refused, Rejected)
     assert refused.earliest_start_s == first_s
-    assert isinstance(by_a_deadline, Accepted)
-    assert by_a_deadline.plan.start_s == first_s
+    assert isinstance(by_a_deadline, ReservationPlan)
+    assert by_a_deadline.start_s == first_s
 
 
 @pytest.mark.parametrize("is_tight", [False, True])
@@ -87,6 +88,45 @@ def test_with_pool_limits_the_earliest_start_is_the_first_that_is_accepted(is_ti
             wrong.append((seed, found, right))
     assert refused > examples(300)
     assert not wrong, f"{len(wrong)} of {refused}: {wrong[:5]}"
+
+
+def test_with_an_image_that_is_only_being_made_the_earliest_start_is_the_first_that_is_accepted() -> None:
+    refused = 0
+    wrong: list[tuple[int, int | None, int | None]] = []
+    for seed in range(examples(900)):
+        chance = Random(seed)
+        book, now_s = random_book(chance, has_limits=chance.random() < 0.5)
+        made_s = now_s + chance.randint(0, 25)
+        image = Image(uri="made", size_bytes=chance.randint(5, 20), made_s=made_s)
+        workspace = replace(random_workspace(chance, "w", now_s), image=image, finish_by_s=None)
+        assert workspace.start_s is not None
+
+        found = earliest_start(book, workspace, workspace.start_s, now_s)
+
+        right = first_accepted(book, workspace, workspace.start_s, now_s)
+        at_once = first_accepted(book, replace(workspace, image=replace(image, made_s=0)), now_s, now_s)
+        refused += right != at_once
+        if found != right:
+            wrong.append((seed, found, right))
+        if right is not None:
+            plan = plan_at(book, workspace, right, now_s)
+            assert isinstance(plan, ReservationPlan)
+            assert plan.insertion is None or min(plan.insertion.latest) >= made_s
+    assert refused > examples(200)
+    assert not wrong, f"{len(wrong)}: {wrong[:5]}"
+
+
+def test_image_that_is_being_made_reaches_an_idle_node_by_its_transfer_after_that() -> None:
+    """30 bytes at 5 bytes/s, made at 40: at 46, and not at 45."""
+    book = Site(nodes=nodes(1, cpus=1, pool_bytes=None), reserve_s=0).book()
+    request = wanted("w", 45, 5, Image(uri="made", size_bytes=30, made_s=40))
+
+    answer = assess(book, request, 0)
+
+    assert isinstance(answer, Rejected)
+    assert answer.earliest_start_s == 46
+    assert "is being converted until about 40, and cannot reach n0 by 45" in answer.refusal.sentence()
+    assert isinstance(assess(book, replace(request, start_s=46), 0), ReservationPlan)
 
 
 def shared_site(chance: Random, pool_bytes: int | None) -> Scheduler:

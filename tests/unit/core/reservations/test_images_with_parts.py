@@ -6,8 +6,8 @@ from random import Random
 
 from outrider.core.images.pools import Lingering
 from outrider.core.model import Image, ImagePart
-from outrider.core.reservations.admission import Accepted, Rejected, assess
-from outrider.core.reservations.book import Book, Shipping
+from outrider.core.reservations.admission import Rejected, assess
+from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.missing_copies import Restaged, lose_copy, note_pool, restage
 from outrider.core.reservations.refusal import Cause
 from outrider.core.restart.snapshot import keep
@@ -81,7 +81,7 @@ def test_reservation_that_shares_nothing_is_refused_where_one_that_does_is_not()
 
     assert isinstance(refused, Rejected)
     assert refused.refusal.cause is Cause.LINK
-    assert isinstance(assess(book, wanted("second", 45, 50, B), 41), Accepted)
+    assert isinstance(assess(book, wanted("second", 45, 50, B), 41), ReservationPlan)
 
 
 def test_relay_brings_what_any_of_its_nodes_lacks_and_each_pool_counts_its_own() -> None:
@@ -186,7 +186,7 @@ def test_parts_are_held_and_pools_keep_their_limits_in_random_histories() -> Non
                 name, start_s, chance.randint(1, 40), chance.choice(images), chance.randint(1, 4)
             )
             answer = assess(book, request, now_s)
-            if isinstance(answer, Accepted):
+            if isinstance(answer, ReservationPlan):
                 accept(book, request, now_s)
                 names.append(name)
             check_holdings(book)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from outrider.core.model import Workspace
-from outrider.core.reservations.admission import Accepted, Rejected, assess
+from outrider.core.reservations.admission import Rejected, assess
 from outrider.core.reservations.book import ReservationPlan, Shipping
 from outrider.core.reservations.planning import plan_at
 from outrider.core.reservations.refusal import Cause
@@ -32,8 +32,8 @@ def test_an_idle_site_accepts_it_as_soon_as_the_link_has_brought_the_image(
 
     answer = assess(book, now(instances=2), 0)
 
-    assert isinstance(answer, Accepted)
-    assert answer.plan.start_s == start_s
+    assert isinstance(answer, ReservationPlan)
+    assert answer.start_s == start_s
 
 
 def test_it_starts_at_once_where_its_image_is() -> None:
@@ -56,8 +56,8 @@ def test_the_request_says_how_long_that_may_take() -> None:
     assert isinstance(too_long, Rejected)
     assert too_long.refusal.cause is Cause.LINK
     assert too_long.earliest_start_s == 4
-    assert isinstance(in_time, Accepted)
-    assert in_time.plan.start_s == 4
+    assert isinstance(in_time, ReservationPlan)
+    assert in_time.start_s == 4
 
 
 def test_without_an_image_now_is_now() -> None:
@@ -69,7 +69,7 @@ def test_without_an_image_now_is_now() -> None:
 
     assert isinstance(refused, Rejected)
     assert refused.earliest_start_s == 10
-    assert isinstance(later, Accepted)
+    assert isinstance(later, ReservationPlan)
 
 
 @pytest.mark.parametrize(
@@ -103,5 +103,5 @@ def test_it_is_accepted_exactly_when_some_second_within_its_time_would_do() -> N
             None,
         )
         outcomes.add(first_s is None)
-        assert (answer.plan.start_s if isinstance(answer, Accepted) else None) == first_s, f"seed {seed}"
+        assert (answer.start_s if isinstance(answer, ReservationPlan) else None) == first_s, f"seed {seed}"
     assert outcomes == {True, False}

@@ -11,8 +11,8 @@ import pytest
 from outrider.core.besteffort.board import QueueRules
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.model import LeasePiece, Resources, Workspace
-from outrider.core.reservations.admission import Accepted, assess
-from outrider.core.reservations.book import Book
+from outrider.core.reservations.admission import assess
+from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.reservations.trial import Trial
 from outrider.core.scheduler import LeaseRules, Scheduler
 from tests.unit.core.books import A, nodes, random_book, random_workspace, snapshot, wanted
@@ -27,7 +27,7 @@ def scheduler(count: int = 1, cpus: int = 1, *, is_moving: bool = True, overhead
 
 
 def is_accepted(site: Scheduler, workspace: Workspace, now_s: int = 0) -> bool:
-    return isinstance(site.reserve(workspace, now_s, tells_earliest=False).admission, Accepted)
+    return isinstance(site.reserve(workspace, now_s, tells_earliest=False).admission, ReservationPlan)
 
 
 def places(site: Scheduler) -> dict[str, tuple[tuple[int, int], ...]]:
@@ -59,7 +59,7 @@ def test_a_lease_moves_for_a_reservation_of_one_start() -> None:
 
     decided = site.reserve(wanted("fixed", 10, 20), 0)
 
-    assert isinstance(decided.admission, Accepted)
+    assert isinstance(decided.admission, ReservationPlan)
     [moved] = decided.moved_leases
     assert (moved.before.start_s, moved.reservation.start_s) == (10, 30)
     assert places(site) == {"fixed": ((10, 30),), "lease": ((30, 50),)}
@@ -97,7 +97,7 @@ def test_a_lease_that_may_yield_is_split_for_a_reservation_that_comes_later() ->
 
     decided = site.reserve(wanted("fixed", 10, 10), 0)
 
-    assert isinstance(decided.admission, Accepted)
+    assert isinstance(decided.admission, ReservationPlan)
     assert places(site) == {"fixed": ((10, 20),), "lease": ((5, 10), (20, 35))}
 
 
@@ -109,7 +109,7 @@ def test_what_is_accepted_without_moving_moves_nobody() -> None:
             request = random_lease(chance, f"r{number}")
             without = assess(site.book, request, 0, tells_earliest=False)
             decided = site.reserve(request, 0, tells_earliest=False)
-            if isinstance(without, Accepted):
+            if isinstance(without, ReservationPlan):
                 accepted += 1
                 assert not decided.moved_leases, seed
     assert accepted > 150
@@ -136,8 +136,8 @@ def test_a_refusal_and_a_question_change_nothing_in_the_book() -> None:
         asked += 1
         assert snapshot(book) == before, seed
         decided = site.reserve(request, now_s)
-        assert isinstance(decided.admission, Accepted) == isinstance(answer, Accepted), seed
-        if isinstance(decided.admission, Accepted):
+        assert isinstance(decided.admission, ReservationPlan) == isinstance(answer, ReservationPlan), seed
+        if isinstance(decided.admission, ReservationPlan):
             moved += bool(decided.moved_leases)
         else:
             assert snapshot(book) == before, seed
@@ -188,7 +188,7 @@ def test_whoever_moved_keeps_its_deadline_and_no_node_gives_twice() -> None:
             begun = {name: spans for name, spans in places(site).items() if spans[0][0] <= now_s}
             decided = site.reserve(request, now_s, tells_earliest=False)
             moved += len(decided.moved_leases)
-            if isinstance(decided.admission, Accepted):
+            if isinstance(decided.admission, ReservationPlan):
                 asked[request.name] = request
             assert places(site).items() >= begun.items(), f"seed {seed}: what had begun has moved"
             assert places(site).keys() == asked.keys(), f"seed {seed}: a promise is gone"
@@ -288,7 +288,7 @@ def test_images_of_leases_that_move_are_there_when_they_begin() -> None:
 
     decided = site.reserve(wanted("fixed", 10, 10, A, instances=2), 0)
 
-    assert isinstance(decided.admission, Accepted)
+    assert isinstance(decided.admission, ReservationPlan)
     [moved] = decided.moved_leases
     assert moved.reservation.start_s == 20
     for name in ("lease", "fixed"):

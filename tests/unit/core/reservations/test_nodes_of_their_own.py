@@ -11,8 +11,8 @@ import pytest
 from outrider.core.images.pools import Pools
 from outrider.core.links.links import ExclusiveLinks
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
-from outrider.core.reservations.book import Book, Terms
+from outrider.core.reservations.admission import Rejected, admit, assess
+from outrider.core.reservations.book import Book, ReservationPlan, Terms
 from outrider.core.reservations.renegotiation import give_back
 from tests.amount import examples
 
@@ -67,20 +67,19 @@ def test_each_instance_has_a_node_and_the_first_start_is_the_first(seed: int) ->
 
         answer = admit(book, request, 0)
 
-        assert isinstance(answer, Accepted) is could
+        assert isinstance(answer, ReservationPlan) is could
         if isinstance(answer, Rejected):
             assert answer.earliest_start_s == first_s
             later = assess(book, replace(request, start_s=first_s), 0)
-            assert isinstance(later, Accepted)
+            assert isinstance(later, ReservationPlan)
         else:
-            assert answer.reservation is not None
-            assert len(set(answer.reservation.nodes)) == request.instances
+            assert len(set(book.entries[request.name].reservation.nodes)) == request.instances
 
 
 def test_what_is_given_back_is_free_and_the_rest_stays() -> None:
     book, image = book_of(2), Image(uri="a", size_bytes=5)
     request = replace(wanted("mine", 10, 20, instances=2, cpus=CPUS), image=image)
-    assert isinstance(admit(book, request, 0), Accepted)
+    assert isinstance(admit(book, request, 0), ReservationPlan)
     other = wanted("other", 15, 15, instances=1, cpus=1)
 
     before = assess(book, other, 12)
@@ -88,9 +87,8 @@ def test_what_is_given_back_is_free_and_the_rest_stays() -> None:
     after = admit(book, other, 12)
 
     assert isinstance(before, Rejected)
-    assert isinstance(after, Accepted)
-    assert after.reservation is not None
-    assert after.reservation.nodes == ("n1",)
+    assert isinstance(after, ReservationPlan)
+    assert book.entries["other"].reservation.nodes == ("n1",)
     assert book.entries["mine"].reservation.nodes == ("n0",)
     assert [node for node, _ in book.entries["mine"].lives] == [0]
     assert [book.timeline.nodes[each.node].name for each in book.entries["mine"].fits] == ["n0"]

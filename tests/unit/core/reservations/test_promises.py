@@ -8,8 +8,8 @@ import pytest
 
 from outrider.core.images.pools import Life
 from outrider.core.model import Image, Node, Resources, Transfer, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
-from outrider.core.reservations.book import Shipping
+from outrider.core.reservations.admission import Rejected, admit, assess
+from outrider.core.reservations.book import ReservationPlan, Shipping
 from outrider.core.reservations.refusal import Cause
 from tests.amount import examples
 from tests.unit.core.books import (
@@ -38,7 +38,7 @@ def test_an_accepted_and_cancelled_reservation_leaves_no_trace() -> None:
         before = promises(book, now_s)
         has_lingering = any(pool.lingering for pool in book.pools.pools)
         answer = admit(book, random_workspace(chance, "w", now_s), now_s, tells_earliest=False)
-        if isinstance(answer, Rejected) or has_lingering or answer.plan.advanced:
+        if isinstance(answer, Rejected) or has_lingering or answer.advanced:
             # A transfer that was brought earlier for it stays as early as that.
             continue
         book.cancel("w", now_s)
@@ -75,10 +75,10 @@ def test_a_transfer_under_way_that_nobody_wants_keeps_its_space_until_it_ends() 
 
     assert isinstance(beside, Rejected)
     assert beside.refusal.cause is Cause.POOL
-    assert isinstance(again, Accepted)
-    assert again.plan.saved_bytes == C.size_bytes
+    assert isinstance(again, ReservationPlan)
+    assert again.saved_bytes == C.size_bytes
     end_running(book, 4)
-    assert isinstance(assess(book, wanted("second", 12, 5, B), 4), Accepted)
+    assert isinstance(assess(book, wanted("second", 12, 5, B), 4), ReservationPlan)
 
 
 def test_a_cancelled_reservation_keeps_the_image_that_another_joined() -> None:
@@ -206,7 +206,7 @@ def test_images_with_one_digest_are_one_image_and_with_two_are_two() -> None:
 
 def test_an_immediate_reservation_is_accepted_only_where_its_image_is() -> None:
     book = Site(nodes=nodes(2, cpus=1)).book()
-    assert isinstance(assess(book, wanted("bare", 0, 5), 0), Accepted)
+    assert isinstance(assess(book, wanted("bare", 0, 5), 0), ReservationPlan)
     refused = assess(book, wanted("cold", 0, 5, A), 0)
     accept(book, wanted("first", 2, 5, A), 0)
     pass_time(book, 0, 7)
@@ -217,8 +217,8 @@ def test_an_immediate_reservation_is_accepted_only_where_its_image_is() -> None:
     assert isinstance(refused, Rejected)
     assert refused.refusal.cause is Cause.LINK
     assert refused.earliest_start_s == 2
-    assert isinstance(warm, Accepted)
-    assert [fit.node for fit in warm.plan.fits] == [0]
+    assert isinstance(warm, ReservationPlan)
+    assert [fit.node for fit in warm.fits] == [0]
 
 
 def test_a_start_in_the_past_an_unknown_resource_and_a_name_in_use_are_refused_in_words() -> None:
@@ -256,7 +256,7 @@ def test_bounded_push_back_accepts_a_reservation_that_pure_jit_refuses() -> None
         book = Site(nodes=nodes(2, cpus=1), reserve_s=reserve_s).book()
         accept(book, wanted("early", 20, 5, A), 0)
         pass_time(book, 0, 17)
-        accepted[reserve_s] = isinstance(assess(book, wanted("late", 20, 5, B), 17), Accepted)
+        accepted[reserve_s] = isinstance(assess(book, wanted("late", 20, 5, B), 17), ReservationPlan)
 
     assert accepted == {None: True, 0: False, 5: True}
 

@@ -11,8 +11,8 @@ import pytest
 
 from outrider.core.model import Workspace
 from outrider.core.nodes import timeline as module
-from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
-from outrider.core.reservations.book import Book, Shipping
+from outrider.core.reservations.admission import Rejected, admit, assess
+from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.refusal import Cause
 from outrider.core.reservations.renegotiation import change_end, renegotiate
 from outrider.core.restart.snapshot import keep
@@ -76,7 +76,8 @@ def answers(book: Book, now_s: int, seed: int) -> list[object]:
     found: list[object] = []
     for number in range(4):
         answer = admit(book, random_workspace(chance, f"later{number}", now_s), now_s)
-        found.append(answer if isinstance(answer, Rejected) else answer.reservation)
+        name = f"later{number}"
+        found.append(answer if isinstance(answer, Rejected) else book.entries[name].reservation)
         until_s = now_s + chance.choice([0, 2])
         pass_time(book, now_s, until_s)
         now_s = until_s
@@ -105,10 +106,8 @@ def test_a_question_or_a_refusal_leaves_the_book_as_it_was(
         if isinstance(planned.admission, Rejected):
             assert renegotiate(book, workspace, now_s, among=among).admission == planned.admission
             assert snapshot(book) == before, f"seed {seed}"
-        else:
-            assert planned.admission.reservation is None
         assert answers(book, now_s, seed) == answers(twin, now_s, seed), f"seed {seed}"
-    assert min(counts["Accepted"], counts["Rejected"]) > examples(20), counts
+    assert min(counts["ReservationPlan"], counts["Rejected"]) > examples(20), counts
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -130,16 +129,15 @@ def test_new_terms_are_accepted_whenever_they_would_be_if_the_old_were_not_there
             assert done.admission == anew, f"seed {seed}"
             counts["rejected"] += 1
             continue
-        reservation, plan = done.admission.reservation, done.admission.plan
-        assert isinstance(planned, Accepted)
-        assert planned.plan == plan
-        assert reservation == book.entries[workspace.name].reservation
-        assert reservation is not None
+        reservation, plan = book.entries[workspace.name].reservation, done.admission
+        assert isinstance(planned, ReservationPlan)
+        assert planned == plan
+        assert (reservation.start_s, reservation.end_s) == (plan.start_s, plan.end_s)
         assert among is None or among.issuperset(reservation.nodes)
-        counts["accepted" if isinstance(anew, Accepted) else "only beside its copies"] += 1
-        if isinstance(anew, Accepted):
-            assert reservation.start_s == anew.plan.start_s, f"seed {seed}"
-            assert len(plan.transfers) <= len(anew.plan.transfers), f"seed {seed}"
+        counts["accepted" if isinstance(anew, ReservationPlan) else "only beside its copies"] += 1
+        if isinstance(anew, ReservationPlan):
+            assert reservation.start_s == anew.start_s, f"seed {seed}"
+            assert len(plan.transfers) <= len(anew.transfers), f"seed {seed}"
         left = {transfer.number for transfer, _ in book.link.latest_starts()}
         assert waiting - left == set(done.dropped), f"seed {seed}"
         counts["dropped"] += bool(done.dropped)
@@ -162,8 +160,8 @@ def test_a_later_start_keeps_the_transfer_that_waits_and_its_node() -> None:
 
     done = renegotiate(book, wanted("moves", 40, 10, A), 1)
 
-    assert isinstance(done.admission, Accepted)
-    assert (done.admission.plan.transfers, done.dropped) == ((), ())
+    assert isinstance(done.admission, ReservationPlan)
+    assert (done.admission.transfers, done.dropped) == ((), ())
     assert [each.number for each, _ in book.link.latest_starts()] == [transfer.number]
     assert book.entries["moves"].reservation.nodes == ("n1",)
     ((_, life),) = book.entries["moves"].lives
@@ -176,8 +174,8 @@ def test_an_earlier_start_replaces_the_transfer_whose_deadline_is_too_late() -> 
 
     done = renegotiate(book, wanted("moves", 5, 10, A), 0)
 
-    assert isinstance(done.admission, Accepted)
-    (new,) = done.admission.plan.transfers
+    assert isinstance(done.admission, ReservationPlan)
+    (new,) = done.admission.transfers
     assert (done.dropped, new.deadline_s) == ((old.number,), 5)
     assert [each.number for each, _ in book.link.latest_starts()] == [new.number]
     assert len(book.pools.pools[0].lives["a"]) == 1
@@ -191,8 +189,8 @@ def test_an_earlier_start_keeps_the_transfer_that_runs_and_ends_by_then(start_s:
 
     done = renegotiate(book, wanted("moves", start_s, 10, A), 1)
 
-    assert isinstance(done.admission, Accepted)
-    assert (len(done.admission.plan.transfers), done.dropped) == (0, ())
+    assert isinstance(done.admission, ReservationPlan)
+    assert (len(done.admission.transfers), done.dropped) == (0, ())
     ((_, life),) = book.entries["moves"].lives
     assert (life.transfer, life.ready_s, life.expires_s) == (number, 2, start_s + 10)
     check_invariants(book, 1)
@@ -205,8 +203,8 @@ def test_a_transfer_that_runs_and_is_overdue_is_not_counted_on() -> None:
 
     done = renegotiate(book, wanted("moves", 8, 10, A), 4)
 
-    assert isinstance(done.admission, Accepted)
-    assert len(done.admission.plan.transfers) == 1
+    assert isinstance(done.admission, ReservationPlan)
+    assert len(done.admission.transfers) == 1
 
 
 def test_fewer_nodes_drop_only_the_transfers_to_those_that_are_left() -> None:
@@ -226,8 +224,8 @@ def test_more_nodes_need_transfers_only_to_those_that_are_new() -> None:
 
     done = renegotiate(book, wanted("w", 20, 10, A, 3), 1)
 
-    assert isinstance(done.admission, Accepted)
-    assert [each.nodes for each in done.admission.plan.transfers] == [("n2",)]
+    assert isinstance(done.admission, ReservationPlan)
+    assert [each.nodes for each in done.admission.transfers] == [("n2",)]
     assert done.dropped == ()
     assert lacks(book, "w") == []
 

@@ -12,8 +12,8 @@ import pytest
 
 from outrider.core.images.pools import Lingering
 from outrider.core.model import Transfer
-from outrider.core.reservations.admission import Accepted, admit, assess
-from outrider.core.reservations.book import Book, Shipping
+from outrider.core.reservations.admission import admit, assess
+from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.missing_copies import (
     LostCopy,
     Restaged,
@@ -328,8 +328,8 @@ def test_a_copy_that_turns_up_by_itself_needs_no_transfer() -> None:
     assert copy_arrived(book, "n0", "a", 4) == copy_arrived(book, "n0", "b", 4) == ()
     check_invariants(book, 4)
     answer = assess(book, wanted("next", 3, 5, A), 3)
-    assert isinstance(answer, Accepted)
-    assert answer.plan.transfers == ()
+    assert isinstance(answer, ReservationPlan)
+    assert answer.transfers == ()
 
 
 def test_a_relay_that_is_still_needed_elsewhere_stays_when_a_copy_turns_up() -> None:
@@ -371,7 +371,7 @@ def test_a_copy_that_turns_up_while_its_unwanted_transfer_runs_takes_no_promised
 
     assert copy_arrived(book, "n0", "a", 1) == ()
 
-    assert isinstance(assess(book, wanted("next", 6, 5, B), 1), Accepted)
+    assert isinstance(assess(book, wanted("next", 6, 5, B), 1), ReservationPlan)
     end_running(book, 2)
     book.pools.settle(3)
     assert book.pools.mask_with("a") == 0
@@ -410,8 +410,8 @@ def test_what_a_node_reports_lingers_but_for_what_is_promised_there() -> None:
     assert (pool.uses["b"], book.pools.mask_with("gone")) == (7, 0)
     check_invariants(book, 6)
     answer = assess(book, wanted("next", 6, 5, B), 6)
-    assert isinstance(answer, Accepted)
-    assert answer.plan.revived == (0,)
+    assert isinstance(answer, ReservationPlan)
+    assert answer.revived == (0,)
 
 
 def test_what_should_be_ready_and_is_not_reported_is_named() -> None:

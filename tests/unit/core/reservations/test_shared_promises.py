@@ -7,8 +7,8 @@ import pytest
 from outrider.core.besteffort.board import QueueRules
 from outrider.core.links.shared import SharedLink
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected
-from outrider.core.reservations.book import Book, Terms
+from outrider.core.reservations.admission import Rejected
+from outrider.core.reservations.book import Book, ReservationPlan, Terms
 from outrider.core.scheduler import Decided, Scheduler
 
 ONE = Resources.of(cpus=1)
@@ -39,8 +39,8 @@ def test_a_reservation_does_not_join_best_effort_that_later_deadlines_may_delay(
 
     first = reserve(scheduler, "first", 16, IMAGE)
 
-    assert isinstance(first.admission, Accepted)
-    assert len(first.admission.plan.transfers) == 1
+    assert isinstance(first.admission, ReservationPlan)
+    assert len(first.admission.transfers) == 1
 
 
 def test_a_reservation_joins_best_effort_that_its_share_alone_brings_in_time() -> None:
@@ -53,5 +53,5 @@ def test_a_reservation_joins_best_effort_that_its_share_alone_brings_in_time() -
 
     assert isinstance(early, Rejected)
     assert early.earliest_start_s == 20
-    assert isinstance(in_time, Accepted)
-    assert not in_time.plan.transfers
+    assert isinstance(in_time, ReservationPlan)
+    assert not in_time.transfers

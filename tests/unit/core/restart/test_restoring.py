@@ -16,8 +16,8 @@ from outrider.core.links.links import ExclusiveLinks, LinkEvent, Links
 from outrider.core.links.shared import SharedLink
 from outrider.core.model import Resources, Workspace
 from outrider.core.nodes import timeline as module
-from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
-from outrider.core.reservations.book import Book
+from outrider.core.reservations.admission import Rejected, admit, assess
+from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.restart.restore import Restored, dismiss, restore
 from outrider.core.restart.snapshot import KeptBook, TransferStage, keep, keep_runs
 from outrider.core.scheduler import Scheduler
@@ -54,13 +54,12 @@ def copies(pool: PlannedPool) -> dict[str, list[object]]:
     return {key: [copy_values(life) for life in lives] for key, lives in pool.lives.items()}
 
 
-def answer_values(answer: Accepted | Rejected) -> object:
+def answer_values(answer: ReservationPlan | Rejected) -> object:
     """An answer without the identity of the lives that it names."""
     if isinstance(answer, Rejected):
         return answer
-    plan = answer.plan
-    joined = [(node, copy_values(life)) for node, life in plan.joined]
-    return replace(plan, joined=()), joined, answer.reservation
+    joined = [(node, copy_values(life)) for node, life in answer.joined]
+    return replace(answer, joined=()), joined
 
 
 def random_request(chance: Random, name: str, now_s: int) -> Workspace:
@@ -119,11 +118,11 @@ def go_on(book: Book, now_s: int, seed: int, counts: Counter[str] | None = None)
         book.links.pass_until(now_s)
         answer = admit(book, random_request(chance, f"later{number}", now_s), now_s)
         counts[type(answer).__name__] += 1
-        if isinstance(answer, Accepted):
+        if isinstance(answer, ReservationPlan):
             book.expect_arrivals(now_s)
-            counts["joins"] += bool(answer.plan.joined)
-            counts["revives"] += bool(answer.plan.revived)
-            counts["pushes"] += bool(answer.plan.pushed)
+            counts["joins"] += bool(answer.joined)
+            counts["revives"] += bool(answer.revived)
+            counts["pushes"] += bool(answer.pushed)
         else:
             counts["tells"] += answer.earliest_start_s is not None
         log.append(answer_values(answer))
@@ -195,7 +194,7 @@ def test_a_restored_book_answers_like_the_one_that_went_on(
         except AssertionError as error:
             raise AssertionError(f"history {seed}, {crashing.now_s} s: {error}") from error
 
-    everything = "crashes", "under way", "lingering", "runs", "Accepted", "Rejected", "tells"
+    everything = "crashes", "under way", "lingering", "runs", "ReservationPlan", "Rejected", "tells"
     assert all(
         counts[each] > examples(9) for each in (*everything, "joins", "revives", "pushes", "used lately")
     ), counts
@@ -233,8 +232,8 @@ class Service:
             self.scheduler.submit(workspace)
         else:
             answer = self.scheduler.reserve(workspace, self.now_s, tells_earliest=False)
-            if isinstance(answer.admission, Accepted):
-                self.ledger.accepted(self.book, answer.admission.plan, self.now_s)
+            if isinstance(answer.admission, ReservationPlan):
+                self.ledger.accepted(self.book, answer.admission, self.now_s)
         self.scheduler.schedule(self.now_s)
         self.book.expect_arrivals(self.now_s)
         self.ledger.look_at_best_effort(self.book, self.now_s)
@@ -284,7 +283,7 @@ def test_what_each_decision_changed_is_enough_to_restore_the_book(is_shared: boo
         assert go_on(restored.book, now_s, seed, counts) == expected, f"seed {seed}"
     assert all(
         counts[each] > examples(5)
-        for each in ("done", "unwanted", "best effort", "Accepted", "Rejected", "joins")
+        for each in ("done", "unwanted", "best effort", "ReservationPlan", "Rejected", "joins")
     ), counts
 
 
@@ -319,7 +318,7 @@ def test_a_life_without_users_is_kept_while_its_transfer_runs() -> None:
     assert isinstance(refused, Rejected)
     assert refused == assess(book, wanted("second", 12, 5, B), 1)
     end_running(restored, 4)
-    assert isinstance(assess(restored, wanted("second", 12, 5, B), 4), Accepted)
+    assert isinstance(assess(restored, wanted("second", 12, 5, B), 4), ReservationPlan)
 
 
 def test_a_reservation_on_a_node_that_is_gone_is_named_and_the_rest_restored() -> None:
@@ -421,7 +420,7 @@ def test_a_run_from_before_the_restart_gives_back_what_it_has_when_it_ends() -> 
     dismiss(book, restored.guests["job/0"], 10)
 
     assert book.timeline.rows[0].free_at(20) == book.timeline.rows[0].capacity
-    assert isinstance(assess(book, wanted("other image", 20, 5, B), 10), Accepted)
+    assert isinstance(assess(book, wanted("other image", 20, 5, B), 10), ReservationPlan)
 
 
 def test_a_scheduler_over_a_restored_book_ends_its_reservations_and_keeps_best_effort_off_them() -> None:

@@ -9,8 +9,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.reservations.admission import Accepted
-from outrider.core.reservations.book import Book
+from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.reservations.missing_copies import awaited, copy_arrived, lose_copy, restage
 from outrider.core.reservations.refusal import Refusal
 from outrider.core.reservations.renegotiation import change_end, renegotiate
@@ -30,7 +29,7 @@ def change_something(book: Book, chance: Random, now_s: int, counts: Counter[str
     node = chance.choice(book.timeline.nodes).name
     if what == "renew":
         workspace = replace(random_request(chance, name, now_s), name=name)
-        counts["renewed"] += isinstance(renegotiate(book, workspace, now_s).admission, Accepted)
+        counts["renewed"] += isinstance(renegotiate(book, workspace, now_s).admission, ReservationPlan)
     elif what == "end" and entry.reservation.start_s <= now_s:
         end_s = now_s + chance.randint(1, 12)
         counts["ends otherwise"] += change_end(book, name, end_s, now_s) is None

@@ -127,7 +127,9 @@ claim("its script is the machine's", made.script == "#!/usr/lib/outrider/machine
 claim("its memory is the guest's", made.min_mem_per_node == 768)
 claim("no memory of its own is refused", refused({ script = MACHINE }, "--mem"))
 claim("memory by the processor is refused", refused({ script = MACHINE, min_mem_per_node = 2 ^ 63 + 512 }, "--mem"))
-claim("several nodes are refused", refused({ script = MACHINE, min_mem_per_node = 512, min_nodes = 2 }, "one node"))
+claim("several nodes each have a machine", (submit({ script = MACHINE, min_mem_per_node = 512, min_nodes = 2 })) == 0)
+claim("machines of several nodes are not suspended", refused({ script = MACHINE:gsub("boot: debian", "preemptible: suspend"),
+  min_mem_per_node = 512, max_nodes = 2 }, "several nodes cannot be suspended"))
 claim("the signal that suspends is refused",
   refused({ script = MACHINE, min_mem_per_node = 512, warn_signal = 10 }, "suspend the machine"))
 claim("a job without a script is refused", refused({ comment = "outrider:image=a;run=vm" }, "sbatch"))
@@ -368,6 +370,18 @@ local unreadable = setmetatable({}, { __index = function(_, name)
   return job({ script = HEAD .. "ls\n" })[name]
 end })
 claim("a field that cannot be read is none", submit(unreadable) == slurm.SUCCESS)
+
+-- A piece of a lease: its jobs go on in the next one, so that they may be requeued. Nothing else that is reserved.
+local function reserved(name)
+  said = {}
+  local script = "#!/bin/sh\n" .. IMAGE .. "#OUTRIDER preemptible: requeue\n"
+  return submit({ script = script, reservation = name }) == slurm.SUCCESS
+end
+claim("a job in a piece of a lease may be requeued", reserved("solve-17.p2"))
+for _, name in ipairs({ "solve-17", "solve-17.2", "solve-17.px", "solve-17.p2.x" }) do
+  claim("a job in a reservation makes way for nobody: " .. name, not reserved(name)
+    and said[1]:find("makes way for nobody", 1, true))
+end
 
 -- The guard.
 local function modify(change, uid, fields)

@@ -12,7 +12,7 @@ from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.threads.backups import Backups, copy_asked_for, copy_store
 from outrider.service.front import BackedUp, NotDone
 from outrider.store.errors import Full
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite.store import SqliteStore
 from tests.unit.service.daemon.fakes import status, text_log
 
 NOON = 1_800_000_000

@@ -18,7 +18,7 @@ from outrider.service.daemon.life import create_store
 from outrider.service.daemon.sockets import Sockets
 from outrider.service.daemon.threads.workers import Workers
 from outrider.store.errors import Conflict, Full, Locked, StoreMissing
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite.store import SqliteStore
 from tests.unit.service.daemon.conftest import Running
 from tests.unit.service.daemon.fakes import PATIENCE_S, eventually, written
 

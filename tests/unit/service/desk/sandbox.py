@@ -39,6 +39,7 @@ from outrider.service.ports import (
     NodeReport,
     NodeRoom,
     NodeTrouble,
+    NotYet,
     OrderResult,
     Pin,
     Release,
@@ -49,7 +50,7 @@ from outrider.service.ports import (
 )
 from outrider.service.requests import Asked, Caller, Request, Reserve, Show, Ticked
 from outrider.service.settings import Settings
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite.store import SqliteStore
 
 ALICE = Caller(uid=1001, user="alice", gids=(100,), groups=("physics",), group="physics")
 BOB = Caller(uid=1002, user="bob", gids=(100,), groups=("physics",), group="physics")
@@ -191,9 +192,13 @@ class Sandbox:
         self.log = Silent()
         self.sizes: dict[str, int] = {"https://images.example.org/ubuntu": 10 * RATE}
         """What is at which address."""
+        self.unmade: dict[str, NotYet] = {}
+        """What is only being converted."""
         self.resolved: list[ResolveImage] = []
         self.notes: dict[str, list[str]] = {}
         """By job, the lines that were shown at it."""
+        self.expected: dict[str, int | None] = {}
+        """By job, the start that was shown last."""
         self.dropped: list[ResolveImage] = []
         self.silent: set[str] = set()
         """Addresses at which nobody answers: such a call stays under way."""
@@ -285,6 +290,7 @@ class Sandbox:
             if isinstance(call, TellUser):
                 self.rms.note(call.job, call.text)
                 self.notes.setdefault(call.job, []).append(call.text)
+                self.expected[call.job] = call.start_s
                 return None
             if isinstance(call, ResolveImage):
                 return self.resolve(call)
@@ -302,6 +308,8 @@ class Sandbox:
 
     def resolve(self, call: ResolveImage) -> FoundImage:
         self.resolved.append(call)
+        if call.uri in self.unmade:
+            raise self.unmade[call.uri]
         if call.uri not in self.sizes:
             raise ImageTrouble(f"there is nothing at {call.uri}")
         return FoundImage(size_bytes=self.sizes[call.uri], digest=digest_of(call.uri.rpartition("/")[2]))

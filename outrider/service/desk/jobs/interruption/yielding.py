@@ -1,15 +1,15 @@
 """Preemptible jobs that make way for reservations: who is told, when, and what becomes of it.
 
 What is to be done follows from what runs where and from the reservations that are promised, anew at each
-look. A job that a reservation needs gone is signalled its grace time before it is requeued, and is
-requeued so early that the batch system can end it before the start. One that has come back is told
-again; one that does not go is requeued again and again, and endangers the reservation. What a job was
-told is in the store until it is done, so a service that was killed meanwhile goes on.
+look. A job that a reservation needs gone, or whose piece of a lease ends, is signalled its grace time
+before it is requeued, and is requeued so early that the batch system can end it in time. One that has
+come back is told again; one that does not go is requeued again and again, and endangers the reservation.
+What a job was told is in the store until it is done, so a service that was killed meanwhile goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -25,6 +25,7 @@ from outrider.service.desk.batch.job_effects import (
     yield_fields,
     yielding_of,
 )
+from outrider.service.desk.jobs.interruption.pieces import PieceEnd
 from outrider.service.desk.jobs.ordering.queues import JobQueues
 from outrider.service.desk.jobs.orders import IsCarrying
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJob, PreemptibleJobs
@@ -50,6 +51,23 @@ class _Order:
     """When a requeue was carried out last."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """Why a job has to go: a reservation that starts then, or its own piece of a lease, which ends then."""
+
+    name: str
+    start_s: int
+    following: str = ""
+    """The piece in which it goes on."""
+
+    @property
+    def words(self) -> str:
+        at = datetime.fromtimestamp(self.start_s).astimezone()
+        if self.following:
+            return f"{self.name} ends at {at:%H:%M:%S}: it goes on in {self.following}"
+        return f"it yields to reservation {self.name} at {at:%H:%M:%S}"
+
+
 class JobYielding:
     """All orders to yield."""
 
@@ -73,6 +91,8 @@ class JobYielding:
         self._log = log
         self._meter = meter
         self._orders: dict[str, _Order] = {}
+        self._cut: Mapping[str, PieceEnd] = {}
+        """Jobs whose pieces of leases end, by their keys."""
         self._near: dict[str, None] = {}
         """Reservations that may need their nodes cleared soon."""
         self._kept: set[str] = set()
@@ -97,9 +117,9 @@ class JobYielding:
                         )
                     )
 
-    def seen(self) -> None:
-        """The batch system has been looked at: jobs have come or gone."""
-        site = self._site
+    def seen(self, cut: Mapping[str, PieceEnd]) -> None:
+        """The batch system has been looked at; `cut` are jobs that go on in other pieces of their leases."""
+        site, self._cut = self._site, cut
         self._looked_s, self._is_due = site.now_s, True
         settings = site.settings
         most_s = max((job.run.terms.grace_s for job in self._preemptible.all.values()), default=0)
@@ -124,12 +144,12 @@ class JobYielding:
         for key in [key for key in self._orders if key not in needed]:
             self._call_off(key)
         kept: dict[str, dict[str, str]] = {}
-        for key, (live, job) in needed.items():
-            self._tell(live, job)
-            late_s = live.reservation.start_s - job.run.terms.margin_s // 2
-            if self._looked_s >= late_s:
+        for key, (cause, job) in needed.items():
+            self._tell(cause, job)
+            late_s = cause.start_s - job.run.terms.margin_s // 2
+            if self._looked_s >= late_s and not cause.following:
                 # Not by what was seen before it had the time to go.
-                kept.setdefault(live.name, {}).update(dict.fromkeys(job.nodes, key))
+                kept.setdefault(cause.name, {}).update(dict.fromkeys(job.nodes, key))
         self._complain(kept)
 
     def next_s(self) -> int | None:
@@ -149,7 +169,11 @@ class JobYielding:
         else:
             order.requeued_s = now_s
             self._meter.count("outrider_jobs_yielding_total", "requeued")
-            self._say(fields.job, "requeued", f"it yields to reservation {fields.reservation}")
+            cut = self._cut.get(fields.job)
+            words = f"it yields to reservation {fields.reservation}"
+            if cut is not None and cut.piece == fields.reservation:
+                words = f"its piece {cut.piece} of the lease ends; it goes on in {cut.following}"
+            self._say(fields.job, "requeued", words)
         self._is_due = True
 
     def refused(self, effect: Effect, words: str) -> None:
@@ -166,9 +190,15 @@ class JobYielding:
             order.requeued_s = self._site.now_s
         self._is_due = True
 
-    def _needed(self) -> dict[str, tuple[Live, PreemptibleJob]]:
+    def _needed(self) -> dict[str, tuple[_Cause, PreemptibleJob]]:
         """The jobs that have to go, with the first reservation that needs their nodes, if it is time."""
-        site, found = self._site, dict[str, tuple[Live, PreemptibleJob]]()
+        site, found = self._site, dict[str, tuple[_Cause, PreemptibleJob]]()
+        for key, cut in self._cut.items():
+            told_s = cut.end_s - cut.job.run.terms.notice_s
+            if site.now_s >= told_s:
+                found[key] = _Cause(cut.piece, cut.end_s, cut.following), cut.job
+            else:
+                self._look_again(told_s)
         for live in sorted(self._promised(), key=lambda live: (live.reservation.start_s, live.name)):
             start_s = live.reservation.start_s
             for job in self._on(live):
@@ -176,7 +206,7 @@ class JobYielding:
                     continue
                 told_s = start_s - job.run.terms.notice_s
                 if site.now_s >= told_s:
-                    found[job.key] = live, job
+                    found[job.key] = _Cause(live.name, start_s), job
                 else:
                     self._look_again(told_s)
         return found
@@ -193,16 +223,16 @@ class JobYielding:
         on = self._preemptible.on
         return {job.key: job for node in live.nodes for job in on.get(node, {}).values()}.values()
 
-    def _tell(self, live: Live, job: PreemptibleJob) -> None:
+    def _tell(self, cause: _Cause, job: PreemptibleJob) -> None:
         """Signal a job, or have it requeued, if it is time for that and it has not been done."""
-        now_s, terms, start_s = self._site.now_s, job.run.terms, live.reservation.start_s
+        now_s, terms, start_s = self._site.now_s, job.run.terms, cause.start_s
         order = self._orders.get(job.key)
         if order is None or order.fields.run_s != job.run.start_s:
-            order = self._begin(live, job)
-        elif (order.fields.reservation, order.fields.start_s) != (live.name, start_s):
+            order = self._begin(cause, job)
+        elif (order.fields.reservation, order.fields.start_s) != (cause.name, start_s):
             # Another needs it now: what it was told, and when, stays as it is.
             self._drop(job.key)
-            order.fields = replace(order.fields, reservation=live.name, start_s=start_s)
+            order.fields = replace(order.fields, reservation=cause.name, start_s=start_s)
             if order.is_signal_sent:
                 self._requeue_by(order, min(order.fields.requeue_s, terms.latest_requeue_s(start_s)))
         if not order.is_signal_sent and (not job.is_told or now_s >= terms.latest_requeue_s(start_s)):
@@ -217,23 +247,22 @@ class JobYielding:
         elif not order.is_signal_sent:
             self._look_again(terms.latest_requeue_s(start_s))
 
-    def _begin(self, live: Live, job: PreemptibleJob) -> _Order:
+    def _begin(self, cause: _Cause, job: PreemptibleJob) -> _Order:
         """A job is to yield, and is told so if it has asked for it."""
         self._drop(job.key)
-        start_s = live.reservation.start_s
-        at = datetime.fromtimestamp(start_s).astimezone()
+        back = "" if cause.following else ", and comes back"
         fields = YieldFields(
             job=job.key,
             run_s=job.run.start_s,
-            reservation=live.name,
-            start_s=start_s,
+            reservation=cause.name,
+            start_s=cause.start_s,
             signal=job.checkpoint,
-            reason=f"outrider: it yields to reservation {live.name} at {at:%H:%M:%S}, and comes back",
+            reason=f"outrider: {cause.words}{back}",
         )
         order = self._orders[job.key] = _Order(fields)
-        self._say(job.key, "yields", f"it yields to reservation {live.name} at {at:%H:%M:%S}")
-        self._log.info("job yields", job=job.key, reservation=live.name, start_s=start_s)
-        if job.is_told and self._site.now_s < job.run.terms.latest_requeue_s(start_s):
+        self._say(job.key, "yields", cause.words)
+        self._log.info("job yields", job=job.key, reservation=cause.name, start_s=cause.start_s)
+        if job.is_told and self._site.now_s < job.run.terms.latest_requeue_s(cause.start_s):
             tell = signal_effect if job.checkpoint else save_effect
             self._site.todo([tell(fields, self._site.now_s)])
         self._show(job.key)
@@ -241,7 +270,7 @@ class JobYielding:
 
     def _begin_grace(self, order: _Order, signalled_s: int) -> None:
         """From now on a job has its grace time. That it was signalled is known by what waits for its end."""
-        job = self._preemptible.all.get(order.fields.job)
+        job = self._job(order.fields.job)
         if order.is_signal_sent or job is None:
             return
         order.is_signal_sent = True
@@ -259,7 +288,7 @@ class JobYielding:
         """A job has gone, or need not go any more."""
         self._drop(key)
         order = self._orders.pop(key)
-        job = self._preemptible.all.get(key)
+        job = self._job(key)
         if job is not None and job.run.start_s == order.fields.run_s and order.requeued_s is None:
             self._say(
                 key, "stays", f"reservation {order.fields.reservation} does not need its nodes any more"
@@ -296,8 +325,12 @@ class JobYielding:
             entry.yields_to = ""
         self._jobs.touch(entry)
 
+    def _job(self, key: str) -> PreemptibleJob | None:
+        cut = self._cut.get(key)
+        return self._preemptible.all.get(key) if cut is None else cut.job
+
     def _say(self, key: str, outcome: str, words: str) -> None:
-        job = self._preemptible.all.get(key)
+        job = self._job(key)
         self._site.note("yield", f"job {key}", outcome, words, uid=0 if job is None else job.uid)
 
     def _look_again(self, at_s: int) -> None:

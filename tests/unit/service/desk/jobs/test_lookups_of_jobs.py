@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from outrider.service.answers import JobDetails
+from outrider.service.ports import FoundImage, NotYet
 from outrider.service.requests import ShowJob
-from tests.unit.service.desk.sandbox import BOB, Sandbox
+from tests.unit.service.desk.sandbox import BOB, RATE, Sandbox
 
 SITE = "https://images.example.org/"
 
@@ -87,3 +88,27 @@ def test_job_says_whom_it_waits_for(sandbox: Sandbox) -> None:
     assert told(sandbox, keys[2]) == (
         "its image is to be looked up at images.example.org, after those of other jobs of yours"
     )
+
+
+def test_job_whose_image_is_being_converted_says_when_it_is_expected_and_goes_on_then(
+    sandbox: Sandbox,
+) -> None:
+    uri = SITE + "ubuntu"
+    made_s = sandbox.now_s + 400
+    expected = FoundImage(size_bytes=100 * RATE, digest="", made_s=made_s)
+    sandbox.unmade[uri] = NotYet("3 MB of 9 MB", expected)
+    key = sandbox.submit()
+    sandbox.sleep(31)
+    words = told(sandbox, key)
+    shown = sandbox.expected[key]
+    del sandbox.unmade[uri]
+    sandbox.sleep(60)
+
+    assert "its image is being converted, and expected about" in words
+    assert words.endswith(": 3 MB of 9 MB")
+    assert sandbox.notes[key][0].startswith("outrider: its image is being converted, and expected about")
+    assert shown is not None
+    assert made_s + 100 <= shown <= made_s + 120, "the transfer behind it, with the link's own margin"
+    job = sandbox.job(key)
+    assert job is not None
+    assert job.start_s is not None

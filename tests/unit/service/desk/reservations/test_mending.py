@@ -14,7 +14,7 @@ from outrider.service.answers import Decision, Explanation, Reconciled, Trouble
 from outrider.service.requests import Caller, Explain, Modify, Reconcile
 from outrider.service.settings import Settings
 from outrider.store.errors import Full
-from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite.store import SqliteStore
 from tests.unit.service.desk.sandbox import ALICE, RATE, Sandbox, digest_of, reserve, show, wanted
 
 ROOT = Caller(uid=0, user="root", is_admin=True)

@@ -6,32 +6,33 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from outrider.store import statements as sql
 from outrider.store.errors import Damaged, TooNew
+from outrider.store.sql import statements as sql
+from outrider.store.sqlite import schema
 
 Migration = Callable[[sqlite3.Connection], None]
 
 
 def _to_1(connection: sqlite3.Connection) -> None:
-    for statement in sql.VERSION_1:
+    for statement in schema.VERSION_1:
         connection.execute(statement)
 
 
 def _to_2(connection: sqlite3.Connection) -> None:
     """What lingers in pools and best-effort runs outlive a restart, too."""
-    for statement in sql.VERSION_2:
+    for statement in schema.VERSION_2:
         connection.execute(statement)
 
 
 def _to_3(connection: sqlite3.Connection) -> None:
     """What the user asked for is kept beside what was promised."""
-    for statement in sql.VERSION_3:
+    for statement in schema.VERSION_3:
         connection.execute(statement)
 
 
 def _to_4(connection: sqlite3.Connection) -> None:
     """What was charged, and what was refused."""
-    for statement in sql.VERSION_4:
+    for statement in schema.VERSION_4:
         connection.execute(statement)
 
 
@@ -41,9 +42,9 @@ NEWEST = len(MIGRATIONS)
 
 def version_of(connection: sqlite3.Connection, path: Path) -> int:
     """The version of a store; 0 of an empty file."""
-    if not connection.execute(sql.TABLES).fetchone()[0]:
+    if not connection.execute(schema.TABLES).fetchone()[0]:
         return 0
-    if connection.execute(sql.GET_APPLICATION_ID).fetchone()[0] != sql.APPLICATION_ID:
+    if connection.execute(schema.GET_APPLICATION_ID).fetchone()[0] != schema.APPLICATION_ID:
         raise Damaged(f"store {path}: it is a SQLite file of another program; name the right one")
     version = connection.execute(sql.GET_VERSION).fetchone()[0]
     if type(version) is not int or version < 1:
@@ -60,15 +61,15 @@ def migrate(connection: sqlite3.Connection, path: Path, now_s: int) -> int:
     """Bring the store to the newest version, each step whole or not at all; the version it had."""
     found = version_of(connection, path)
     for version in range(found + 1, NEWEST + 1):
-        connection.execute(sql.BEGIN)
+        connection.execute(schema.BEGIN)
         try:
             if version == 1:
-                connection.execute(sql.SET_APPLICATION_ID)
+                connection.execute(schema.SET_APPLICATION_ID)
             MIGRATIONS[version - 1](connection)
             connection.execute(sql.ADD_VERSION, (version, now_s))
-            connection.execute(sql.COMMIT)
+            connection.execute(schema.COMMIT)
         except sqlite3.Error:
             if connection.in_transaction:
-                connection.execute(sql.ROLLBACK)
+                connection.execute(schema.ROLLBACK)
             raise
     return found

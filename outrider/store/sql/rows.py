@@ -9,8 +9,6 @@ from outrider.core.model import Reservation
 from outrider.core.nodes.timeline import BUCKET_S
 from outrider.core.restart.snapshot import KeptBook
 from outrider.store import forms
-from outrider.store import statements as sql
-from outrider.store.database import Database, Row
 from outrider.store.errors import Damaged
 from outrider.store.records import (
     Effect,
@@ -23,6 +21,8 @@ from outrider.store.records import (
     ReservationRecord,
     TransferRecord,
 )
+from outrider.store.sql import statements as sql
+from outrider.store.sql.tables import Row, Tables
 from outrider.store.states import State, TransferState
 
 
@@ -81,28 +81,28 @@ def _named(columns: Sequence[str], row: Row) -> dict[str, Any]:
     return dict(zip(columns, row, strict=True))
 
 
-def next_transfer(database: Database) -> int:
+def next_transfer(tables: Tables) -> int:
     """The number of the next transfer: never one that was given before."""
-    row = database.row(sql.GET_SETTING, ("next_transfer",))
+    row = tables.row(sql.GET_SETTING, ("next_transfer",))
     if row is None:
         return 1
     text = str(row[0])
     if not text.isdecimal():
-        raise Damaged(f"store {database.path}: its next transfer is {text[:20]!r}: put a backup back")
+        raise Damaged(f"store {tables.place}: its next transfer is {text[:20]!r}: put a backup back")
     return int(text)
 
 
-def kept_book(database: Database, reservations: Iterable[Reservation], now_s: int) -> KeptBook:
+def kept_book(tables: Tables, reservations: Iterable[Reservation], now_s: int) -> KeptBook:
     """All that a book is restored from, with the reservations that are not over."""
-    nodes = [node(row) for row in database.rows(sql.NODES)]
+    nodes = [node(row) for row in tables.rows(sql.NODES)]
     return KeptBook(
         reservations=tuple(reservations),
-        transfers=tuple(forms.read_transfer(_text(row)) for row in database.rows(sql.KEPT_TRANSFERS)),
-        runs=tuple(forms.read_run(_text(row)) for row in database.rows(sql.RUNS)),
+        transfers=tuple(forms.read_transfer(_text(row)) for row in tables.rows(sql.KEPT_TRANSFERS)),
+        runs=tuple(forms.read_run(_text(row)) for row in tables.rows(sql.RUNS)),
         pools=tuple(each.pool for each in nodes if each.pool is not None),
         unavailable=tuple(each.name for each in nodes if not each.is_available),
-        used_lately=_used_lately(database, now_s),
-        next_transfer=next_transfer(database),
+        used_lately=_used_lately(tables, now_s),
+        next_transfer=next_transfer(tables),
     )
 
 
@@ -110,10 +110,10 @@ def _text(row: Row) -> str:
     return str(row[0])
 
 
-def _used_lately(database: Database, now_s: int) -> tuple[str, ...]:
+def _used_lately(tables: Tables, now_s: int) -> tuple[str, ...]:
     """The nodes of reservations that were over only in this hour of the slot table's index."""
     used: set[str] = set()
-    for row in database.rows(sql.PAST_PROMISES, (now_s // BUCKET_S * BUCKET_S,)):
+    for row in tables.rows(sql.PAST_PROMISES, (now_s // BUCKET_S * BUCKET_S,)):
         reservation = forms.read_reservation(_text(row))
         if reservation.workspace.resources.amounts:
             used.update(reservation.nodes)

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from outrider.store import statements as sql
 from outrider.store.errors import (
     Conflict,
     Damaged,
@@ -31,13 +30,14 @@ from outrider.store.errors import (
     of_sqlite,
     of_system,
 )
-from outrider.store.migrations import migrate, version_of
+from outrider.store.sql import statements as sql
+from outrider.store.sql.tables import Check, Numbered, Row, Tables
+from outrider.store.sqlite import schema
+from outrider.store.sqlite.migrations import migrate, version_of
 
 MOST_VALUE_BYTES = 16 << 20
 WAIT_S = 2.0
 """How long another program that looks into the file may hold up a transaction."""
-
-Row = tuple[object, ...]
 
 
 class Lock:
@@ -106,7 +106,7 @@ class Lock:
         os.close(self._file)
 
 
-class Database:
+class Database(Tables):
     """The file. Used by the thread that opened it."""
 
     def __init__(self, path: Path, now_s: int, *, is_new: bool = False, accepts_loss: bool = False) -> None:
@@ -137,6 +137,10 @@ class Database:
         self._identity = self._identity_now
 
     @property
+    def place(self) -> str:
+        return str(self.path)
+
+    @property
     def is_broken(self) -> bool:
         """Whether the disk has failed, so that only opening it again shows what is on it."""
         return self._is_broken
@@ -163,8 +167,8 @@ class Database:
             raise ValueError("one decision, one transaction: they cannot be nested")
         self._check_place()
         with self._named_errors():
-            self._synchronise(sql.SYNC_ALWAYS if is_safe else sql.SYNC_LATER)
-            self.connection.execute(sql.BEGIN)
+            self._synchronise(schema.SYNC_ALWAYS if is_safe else schema.SYNC_LATER)
+            self.connection.execute(schema.BEGIN)
         try:
             yield
         except BaseException:
@@ -172,7 +176,7 @@ class Database:
             raise
         try:
             with self._named_errors():
-                self.connection.execute(sql.COMMIT)
+                self.connection.execute(schema.COMMIT)
         except StoreError as error:
             # After a failed sync nobody knows what will be found on the disk.
             self._is_broken = isinstance(error, StoreFailed)
@@ -185,13 +189,32 @@ class Database:
         with self._named_errors():
             return self.connection.execute(statement, values).rowcount
 
-    def add(self, statement: str, values: Sequence[object]) -> int:
-        """Carry out an insertion; the row's number."""
+    def send(
+        self, statement: str, values: Sequence[object] = (), otherwise: StoreError | None = None
+    ) -> None:
+        if not self.execute(statement, values) and otherwise is not None:
+            raise otherwise
+
+    def expect(self, statement: str, values: Sequence[object], check: Check) -> None:
+        check(self.row(statement, values))
+
+    def add(self, table: Numbered, statement: str, values: Sequence[object]) -> int:
         self._check_transaction()
         with self._named_errors():
-            number = self.connection.execute(statement, values).lastrowid
+            # Without a number SQLite gives the next one.
+            number = self.connection.execute(statement, (None, *values)).lastrowid
         assert number is not None
         return number
+
+    def last_number(self, table: Numbered) -> int:
+        row = self.row(schema.LAST_NUMBER, (table,))
+        number = 0 if row is None else row[0]
+        assert isinstance(number, int)
+        return number
+
+    def skip_numbers(self, table: Numbered, last: int) -> None:
+        if self.execute(schema.SKIP_NUMBERS, (last, table)) == 0:
+            self.execute(schema.SKIP_FIRST_NUMBERS, (last, table))
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> Iterator[Row]:
         with self._named_errors():
@@ -248,11 +271,11 @@ class Database:
                 raise Damaged(
                     f"store {self.path}: there is nothing in it; put a backup back, or make it again"
                 )
-            self.connection.execute(sql.KEEP_REFERENCES)
-            self.connection.execute(sql.WRITE_AHEAD)
-            self.connection.execute(sql.BOUND_LOG)
-            self._synchronise(sql.SYNC_ALWAYS)
-            check_whole(self.connection, self.path, sql.CHECK_QUICKLY)
+            self.connection.execute(schema.KEEP_REFERENCES)
+            self.connection.execute(schema.WRITE_AHEAD)
+            self.connection.execute(schema.BOUND_LOG)
+            self._synchronise(schema.SYNC_ALWAYS)
+            check_whole(self.connection, self.path, schema.CHECK_QUICKLY)
             migrate(self.connection, self.path, now_s)
             # Writes the log, so that its absence means something from now on.
             self.connection.execute(sql.SET_SETTING, ("opened_s", str(now_s)))
@@ -275,7 +298,7 @@ class Database:
         # SQLite may have done so by itself.
         if self.connection.in_transaction:
             with self._named_errors():
-                self.connection.execute(sql.ROLLBACK)
+                self.connection.execute(schema.ROLLBACK)
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""What is written to the SQLite file within one transaction.
+"""What is written to the tables within one transaction.
 
 Progress may be lost if the power fails, because it can be found out again; somebody relies on
 what is promised.
@@ -7,13 +7,12 @@ what is promised.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from outrider.core.model import Reservation
 from outrider.core.restart.snapshot import KeptBestEffort, KeptTransfer, TransferStage
-from outrider.store import forms, rows
-from outrider.store import statements as sql
-from outrider.store.database import Database
-from outrider.store.errors import Conflict, TooMuch
+from outrider.store import forms
+from outrider.store.errors import Conflict, StoreError, TooMuch
 from outrider.store.records import (
     EMPTY_DOCUMENT,
     MOST_REASON,
@@ -27,6 +26,9 @@ from outrider.store.records import (
     check_document,
     check_text,
 )
+from outrider.store.sql import rows
+from outrider.store.sql import statements as sql
+from outrider.store.sql.tables import Check, Row, Tables
 from outrider.store.states import STEPS, TRANSFER_STEPS, State, TransferState
 from outrider.store.store import ProgressWrites, PromiseWrites
 
@@ -35,62 +37,66 @@ MOST_EFFECTS = 100_000
 NEXT_TRANSFER = "next_transfer"
 
 
-class SqliteProgressWrites(ProgressWrites):
+class SqlProgressWrites(ProgressWrites):
     """Rows that change by themselves."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
 
     def put_transfers(self, transfers: Iterable[KeptTransfer], now_s: int) -> None:
         next_number = 0
         for kept in transfers:
             self._put_transfer(kept, now_s)
             next_number = max(next_number, kept.transfer.number + 1)
-        if next_number > rows.next_transfer(self._database):
-            self._database.execute(sql.SET_SETTING, (NEXT_TRANSFER, str(next_number)))
+        if next_number:
+            self._tables.send(sql.RAISE_SETTING, (NEXT_TRANSFER, str(next_number)))
 
     def end_transfer(self, number: int, state: TransferState, now_s: int) -> None:
-        before, _ = self._transfer_state(number)
+        found = self._tables.row(sql.GET_TRANSFER_STATE, (number,))
+        if found is None:
+            raise Conflict(f"there is no transfer {number}")
+        before, _ = _transfer_state(found)
         if before is not state:
             _check_transfer_step(number, before, state)
-            self._database.execute(sql.END_TRANSFER, (state.value, now_s, number))
+            self._tables.send(sql.END_TRANSFER, (state.value, now_s, number))
 
     def put_node(self, node: NodeRecord) -> None:
         pool = None if node.pool is None else forms.write_pool(node.pool)
         values = (node.name, node.reported_s, node.is_available, node.report, pool)
-        self._database.execute(sql.SET_NODE, values)
+        self._tables.send(sql.SET_NODE, values)
 
     def drop_node(self, name: str) -> None:
-        self._database.execute(sql.DROP_NODE, (name,))
+        self._tables.send(sql.DROP_NODE, (name,))
 
     def put_run(self, kept: KeptBestEffort) -> None:
         """Best effort that reservations must respect from now on."""
         check_text("a run's name", kept.name)
-        self._database.execute(sql.SET_RUN, (kept.name, forms.write_run(kept)))
-        self._database.execute(sql.DROP_RUN_NEEDS, (kept.name,))
+        self._tables.send(sql.SET_RUN, (kept.name, forms.write_run(kept)))
+        self._tables.send(sql.DROP_RUN_NEEDS, (kept.name,))
         for number in sorted({hold.transfer for hold in kept.holds if hold.transfer is not None}):
-            self._database.execute(sql.ADD_RUN_NEED, (kept.name, number))
+            self._tables.send(sql.ADD_RUN_NEED, (kept.name, number))
 
     def drop_run(self, name: str) -> None:
-        self._database.execute(sql.DROP_RUN, (name,))
+        self._tables.send(sql.DROP_RUN, (name,))
 
     def finish_effect(self, identity: str, now_s: int) -> bool:
         """An effect has been carried out; False if that was known."""
-        return self._database.execute(sql.FINISH_EFFECT, (now_s, identity)) > 0
+        return self._tables.execute(sql.FINISH_EFFECT, (now_s, identity)) > 0
 
     def postpone_effect(self, identity: str, trouble: str, due_s: int) -> None:
-        self._database.execute(sql.POSTPONE_EFFECT, (trouble[:MOST_REASON], due_s, identity))
+        self._tables.send(sql.POSTPONE_EFFECT, (trouble[:MOST_REASON], due_s, identity))
 
     def hasten_effects(self, now_s: int, latest_s: int) -> None:
-        self._database.execute(sql.HASTEN_EFFECTS, (now_s, latest_s))
+        self._tables.send(sql.HASTEN_EFFECTS, (now_s, latest_s))
 
     def _put_transfer(self, kept: KeptTransfer, now_s: int) -> None:
         transfer, state = kept.transfer, TransferState(kept.stage.value)
         text = forms.write_transfer(kept)
-        if self._database.row(sql.GET_TRANSFER_STATE, (transfer.number,)) is None:
-            new = (transfer.number, TransferState.WAITING.value, now_s, transfer.image.size_bytes, text)
-            self._database.execute(sql.ADD_TRANSFER, new)
-        before, begun_s = self._transfer_state(transfer.number)
+        found = self._tables.row(sql.GET_TRANSFER_STATE, (transfer.number,))
+        if found is None:
+            begun_s, before = None, TransferState.WAITING
+        else:
+            before, begun_s = _transfer_state(found)
         if before is not state:
             _check_transfer_step(transfer.number, before, state)
         elif before.is_final:
@@ -98,30 +104,23 @@ class SqliteProgressWrites(ProgressWrites):
         if begun_s is None and kept.stage is not TransferStage.WAITING:
             begun_s = now_s
         ended_s = now_s if state.is_final else None
-        changed = (state.value, begun_s, ended_s, text, transfer.number)
-        self._database.execute(sql.CHANGE_TRANSFER, changed)
-
-    def _transfer_state(self, number: int) -> tuple[TransferState, int | None]:
-        found = self._database.row(sql.GET_TRANSFER_STATE, (number,))
         if found is None:
-            raise Conflict(f"there is no transfer {number}")
-        begun_s = found[1]
-        assert begun_s is None or isinstance(begun_s, int)
-        return TransferState(found[0]), begun_s
+            size_bytes = transfer.image.size_bytes
+            new = (transfer.number, state.value, now_s, begun_s, ended_s, size_bytes, text)
+            self._tables.send(sql.ADD_TRANSFER, new)
+        else:
+            changed = (state.value, begun_s, ended_s, text, transfer.number)
+            self._tables.send(sql.CHANGE_TRANSFER, changed)
 
 
-class SqlitePromiseWrites(SqliteProgressWrites, PromiseWrites):
+class SqlPromiseWrites(SqlProgressWrites, PromiseWrites):
     """Rows that change by a decision."""
 
     def next_reservation_number(self) -> int:
-        row = self._database.row(sql.LAST_NUMBER_GIVEN)
-        last = 0 if row is None else row[0]
-        assert isinstance(last, int)
-        return last + 1
+        return self._tables.last_number("reservations") + 1
 
     def skip_reservation_numbers(self, last: int) -> None:
-        if self._database.execute(sql.SKIP_NUMBERS, (last,)) == 0:
-            self._database.execute(sql.SKIP_FIRST_NUMBERS, (last,))
+        self._tables.skip_numbers("reservations", last)
 
     def add_reservation(
         self, kept: Reservation, owner: ReservationOwner, now_s: int, *, document: str = EMPTY_DOCUMENT
@@ -129,9 +128,10 @@ class SqlitePromiseWrites(SqliteProgressWrites, PromiseWrites):
         workspace = kept.workspace
         check_text("a reservation's name", workspace.name)
         check_document("what was asked for", document)
-        if self._database.row(sql.LIVE_RESERVATION, (workspace.name,)) is not None:
-            raise Conflict(f"a reservation named {workspace.name} exists already: choose another name")
-        number = self._database.add(
+        taken = Conflict(f"a reservation named {workspace.name} exists already: choose another name")
+        self._tables.expect(sql.LIVE_NAME, (workspace.name,), _none(taken))
+        number = self._tables.add(
+            "reservations",
             sql.ADD_RESERVATION,
             (
                 workspace.name,
@@ -171,7 +171,7 @@ class SqlitePromiseWrites(SqliteProgressWrites, PromiseWrites):
             check_document("what was asked for", document)
         check_text("a reason", why or "", MOST_REASON)
         kept_after = record.reservation if kept is None else kept
-        if kept_after.workspace.name != record.name:
+        if kept is not None and kept.workspace.name != record.name:
             raise ValueError(f"reservation {record.name} cannot be renamed")
         values = (
             after.value,
@@ -185,16 +185,20 @@ class SqlitePromiseWrites(SqliteProgressWrites, PromiseWrites):
             record.number,
             record.version,
         )
-        if record.state.is_final or not self._database.execute(sql.CHANGE_RESERVATION, values):
-            raise Conflict(
-                f"reservation {record.name} has changed since version {record.version}: read it again"
-            )
+        stale = Conflict(
+            f"reservation {record.name} has changed since version {record.version}: read it again"
+        )
+        if record.state.is_final:
+            raise stale
+        self._tables.send(sql.CHANGE_RESERVATION, values, stale)
         if kept is not None:
-            self._database.execute(sql.DROP_NEEDS, (record.number,))
+            self._tables.send(sql.DROP_NEEDS, (record.number,))
             self._need(record.number, kept)
 
     def decide(self, decision: RecordedDecision) -> int:
-        return self._database.add(sql.ADD_DECISION, rows.values(decision, sql.DECISION_COLUMNS[1:]))
+        return self._tables.add(
+            "decisions", sql.ADD_DECISION, rows.values(decision, sql.DECISION_COLUMNS[1:])
+        )
 
     def enter(self, entry: LedgerEntry) -> None:
         values = (
@@ -208,44 +212,64 @@ class SqlitePromiseWrites(SqliteProgressWrites, PromiseWrites):
             entry.node_seconds,
             entry.amount,
         )
-        self._database.add(sql.ADD_ENTRY, values)
+        self._tables.add("ledger", sql.ADD_ENTRY, values)
 
     def answer(self, answer: RecordedAnswer) -> None:
-        if self._database.row(sql.GET_ANSWER, (answer.uid, answer.key)) is not None:
-            raise Conflict(f"the idempotency key {answer.key} has been answered already: use a new one")
-        self._database.execute(sql.ADD_ANSWER, rows.values(answer, sql.ANSWER_COLUMNS))
+        taken = Conflict(f"the idempotency key {answer.key} has been answered already: use a new one")
+        self._tables.expect(sql.HAS_ANSWER, (answer.uid, answer.key), _none(taken))
+        self._tables.send(sql.ADD_ANSWER, rows.values(answer, sql.ANSWER_COLUMNS))
 
     def change_answer(self, answer: RecordedAnswer) -> None:
-        if self._database.row(sql.GET_ANSWER, (answer.uid, answer.key)) is None:
-            raise Conflict(f"nothing was answered under the idempotency key {answer.key}")
-        self._database.execute(sql.CHANGE_ANSWER, (answer.text, answer.uid, answer.key))
+        unknown = Conflict(f"nothing was answered under the idempotency key {answer.key}")
+        self._tables.send(sql.CHANGE_ANSWER, (answer.text, answer.uid, answer.key), unknown)
 
     def todo(self, *effects: Effect) -> None:
         for effect in effects:
-            found = self._database.row(sql.GET_EFFECT, (effect.identity,))
-            if found is None:
-                self._add_effect(effect)
-            elif (found[1], found[2], found[3]) != (effect.kind, effect.subject, effect.payload):
-                raise Conflict(f"effect {effect.identity} was asked for before, and was another one")
+            self._tables.expect(sql.GET_EFFECT, (effect.identity,), partial(_check_same, effect))
+            self._tables.add("todo", sql.ADD_EFFECT, rows.values(effect, sql.EFFECT_COLUMNS))
+        if effects:
+            self._tables.expect(sql.COUNT_EFFECTS, (), _check_not_too_many)
 
     def set(self, name: str, value: str) -> None:
         check_text("a setting's name", name)
         check_text("a setting", value, MOST_REASON)
-        self._database.execute(sql.SET_SETTING, (name, value))
-
-    def _add_effect(self, effect: Effect) -> None:
-        waiting = self._database.row(sql.COUNT_EFFECTS)
-        assert waiting is not None
-        if isinstance(waiting[0], int) and waiting[0] >= MOST_EFFECTS:
-            raise TooMuch(
-                f"{waiting[0]} effects wait to be carried out: see why the batch system does not answer"
-            )
-        self._database.execute(sql.ADD_EFFECT, rows.values(effect, sql.EFFECT_COLUMNS))
+        self._tables.send(sql.SET_SETTING, (name, value))
 
     def _need(self, number: int, kept: Reservation) -> None:
         needed = {hold.transfer for hold in kept.holds if hold.transfer is not None}
         for transfer in sorted(needed.union(kept.transfers)):
-            self._database.execute(sql.ADD_NEED, (number, transfer))
+            self._tables.send(sql.ADD_NEED, (number, transfer))
+
+
+def _none(error: StoreError) -> Check:
+    """There must be no such row."""
+
+    def check(row: Row | None) -> None:
+        if row is not None:
+            raise error
+
+    return check
+
+
+def _check_same(effect: Effect, found: Row | None) -> None:
+    """What was asked for before is asked for once; but it must be the same."""
+    if found is not None and (found[1], found[2], found[3]) != (effect.kind, effect.subject, effect.payload):
+        raise Conflict(f"effect {effect.identity} was asked for before, and was another one")
+
+
+def _check_not_too_many(found: Row | None) -> None:
+    assert found is not None
+    if isinstance(found[0], int) and found[0] > MOST_EFFECTS:
+        raise TooMuch(
+            f"more than {MOST_EFFECTS} effects wait to be carried out: see why the batch system does not "
+            "answer"
+        )
+
+
+def _transfer_state(row: Row) -> tuple[TransferState, int | None]:
+    begun_s = row[1]
+    assert begun_s is None or isinstance(begun_s, int)
+    return TransferState(row[0]), begun_s
 
 
 def _check_transfer_step(number: int, before: TransferState, after: TransferState) -> None:

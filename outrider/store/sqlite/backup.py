@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from outrider.store import statements as sql
-from outrider.store.database import Lock, check_whole, resolved
 from outrider.store.errors import Conflict, Damaged, Full, ReadOnly, StoreMissing, of_sqlite, of_system
-from outrider.store.migrations import version_of
+from outrider.store.sqlite import schema
+from outrider.store.sqlite.database import Lock, check_whole, resolved
+from outrider.store.sqlite.migrations import version_of
 
 
 def back_up(store: Path, target: Path) -> None:
@@ -31,7 +31,7 @@ def back_up(store: Path, target: Path) -> None:
             with closing(_read_only(store)) as source, closing(sqlite3.connect(draft)) as copy:
                 source.backup(copy)
                 # Without a log beside it, so that it is one file.
-                copy.execute(sql.ONE_FILE)
+                copy.execute(schema.ONE_FILE)
             verify(draft)
             _sync(draft)
             _name(draft, target)
@@ -45,11 +45,11 @@ def verify(path: Path) -> int:
     if not path.exists():
         raise StoreMissing(f"store {path}: there is none")
     with _named_errors(path, path), closing(_read_only(path)) as connection:
-        check_whole(connection, path, sql.CHECK_WHOLLY)
+        check_whole(connection, path, schema.CHECK_WHOLLY)
         version = version_of(connection, path)
         if not version:
             raise Damaged(f"store {path}: it is empty; name the right file")
-        broken = connection.execute(sql.BROKEN_REFERENCES).fetchone()
+        broken = connection.execute(schema.BROKEN_REFERENCES).fetchone()
         if broken is not None:
             raise Damaged(f"store {path}: a row of {broken[0]} names one of {broken[2]} that is not there")
         return version

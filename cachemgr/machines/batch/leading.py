@@ -1,0 +1,132 @@
+"""Several machines of one job, seen from the first: it has the others begun, waits for them, and ends them.
+
+The others are kept by programs that the batch system begins on the job's other nodes, in one step of the job
+(`member.py`). What is said between the two goes through that step's standard input and output. If a machine
+is lost, the job is over: its others cannot replace it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import BadRequest, CacheError, Unsuitable
+from cachemgr.machines.batch.lines import LinesIn, write_line
+from cachemgr.machines.guest import channel
+from cachemgr.machines.network.frames import KEY_BYTES
+from cachemgr.machines.network.place import MOST_INSTANCES, places
+from cachemgr.machines.network.switch import SwitchPlan, SwitchProcess
+from cachemgr.machines.running import Companions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cachemgr.machines.keeper import MachineStatus
+    from cachemgr.machines.machine import Machine
+    from cachemgr.machines.network.place import ClusterPlace
+
+MEMBER = "member"
+END_S = 15.0
+"""So long the others have to end."""
+READY, LOST, END = "ready", "lost", "end"
+NAME = "vm"
+KEYS_S = 20
+MOST_KEY_BYTES = 65_536
+
+
+def first_place(count: int, folder: str) -> ClusterPlace:
+    """That of the first machine of a job; they are called vm1, vm2 and so on. The keys are made in a folder
+    that is this user's alone."""
+    if count > MOST_INSTANCES:
+        raise BadRequest(f"a job has at most {MOST_INSTANCES} machines, not {count}: ask for fewer nodes")
+    return places([f"{NAME}{number}" for number in range(1, count + 1)], _made_keys(folder))[0]
+
+
+def _made_keys(folder: str) -> tuple[str, str]:
+    """A pair of keys for ssh, private and public, of which nothing stays in the folder."""
+    with tempfile.TemporaryDirectory(prefix="key-", dir=folder) as inside:
+        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "outrider", "-f", f"{inside}/key"]
+        try:
+            done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=KEYS_S)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unsuitable(
+                "ssh-keygen, which makes the keys of the job's machines, cannot be run on this node: "
+                f"install openssh-client ({error})"
+            ) from error
+        if done.returncode != 0:
+            raise CacheError(f"ssh-keygen: {done.stderr.decode(errors='replace')[-200:]}")
+        found = [RealDisk().read(f"{inside}/{name}", MOST_KEY_BYTES).decode() for name in ("key", "key.pub")]
+    return found[0], found[1]
+
+
+class OtherMachines(Companions):
+    """The other machines of a job, as the first one's keeper deals with them."""
+
+    def __init__(self, machine: Machine, argv: Sequence[str], count: int, wanted: dict[str, object]) -> None:
+        machine.make_folder()
+        self._machine = machine
+        key = secrets.token_bytes(KEY_BYTES)
+        self._switch = SwitchProcess(SwitchPlan(machine.folder, key, 0, count), machine.site.clock)
+        self._waited_for = set(range(1, count))
+        self._has_begun = False
+        try:
+            self._step = subprocess.Popen(list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        except OSError as error:
+            self._switch.close()
+            raise CacheError(f"{argv[0]} cannot begin the job's other machines: {error.strerror}") from error
+        assert self._step.stdin is not None
+        assert self._step.stdout is not None
+        self._said = LinesIn(self._step.stdout.fileno())
+        self._tell({**wanted, "key": key.hex(), "count": count, "port": self._switch.port})
+
+    def look(self) -> MachineStatus | None:
+        for said in self._said.read():
+            if said.get("state") == READY:
+                self._waited_for.discard(_number(said))
+            elif said.get("state") == LOST:
+                return self._given_up(str(said.get("reason"))[:300])
+        if self._step.poll() is not None:
+            return self._given_up(f"the step of the job's other machines has ended ({self._step.returncode})")
+        if not self._has_begun and not self._waited_for:
+            self._begin()
+        return None
+
+    def _begin(self) -> None:
+        """Let the script begin, now that the others can be reached."""
+        folder, site = self._machine.folder, self._machine.site
+        self._has_begun = channel.has_said(site.disk, folder, "began")
+        if not self._has_begun and channel.has_said(site.disk, folder, channel.READY):
+            self._machine.signal(channel.GO)
+            self._has_begun = True
+
+    def _given_up(self, why: str) -> MachineStatus:
+        print(f"outrider: {' '.join(why.split())}", file=sys.stderr)  # noqa: T201 - a program's word
+        return self._machine.stop(0)
+
+    def _tell(self, plain: dict[str, object]) -> None:
+        assert self._step.stdin is not None
+        with suppress(BrokenPipeError):
+            write_line(self._step.stdin.fileno(), plain)
+
+    def end(self) -> None:
+        """End the others, and the network between them."""
+        self._tell({"verb": END})
+        with suppress(OSError):
+            assert self._step.stdin is not None
+            self._step.stdin.close()
+        try:
+            self._step.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._step.kill()
+            self._step.wait()
+        self._switch.close()
+
+
+def _number(said: dict[str, object]) -> int:
+    found = said.get("instance")
+    return found if isinstance(found, int) else -1

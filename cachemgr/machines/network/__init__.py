@@ -1,0 +1,1 @@
+"""The private network between the machines of one job: frames, signed, between switches of the job's user."""

@@ -1,0 +1,200 @@
+"""Leases with a deadline that may be had in pieces: where no place is free for all of it, each piece is a
+reservation of its own, and all are decided at once.
+
+The core finds the stretches, as it does for simulations. A piece is called like the lease with its number
+behind a dot: solve-17.p2. Its jobs go on from their checkpoints in the next one, for which each piece has
+some time more at its ends. What is free as a whole is had as a whole; a piece itself does not move any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from outrider.core.model import LeasePiece, Workspace
+from outrider.core.reservations.admission import Rejected
+from outrider.core.reservations.book import ReservationPlan
+from outrider.core.reservations.splitting import plan_split
+from outrider.core.reservations.trial import Trial
+from outrider.metadata.conversion import deployment_of
+from outrider.metadata.decision import PolicyRefusal
+from outrider.metadata.joblines import GRACE_S
+from outrider.metadata.notation.hostlists import fold
+from outrider.service.answers import Decision, Trouble
+from outrider.service.answers.leases import Occurrence
+from outrider.service.desk.reservations.admission import Doubtful, Doubts, Judged, ReservationAdmission
+from outrider.service.desk.reservations.making_way import MOVABLE
+from outrider.service.desk.state.documents import name_of_piece
+from outrider.service.desk.state.site import Site
+from outrider.service.desk.state.wishes import Wish
+from outrider.service.requests import Reserve
+from outrider.service.settings import Settings
+
+MINUTE_S = 60
+NOTE = (
+    "its jobs go on from one piece to the next only with preemptible: requeue in their lines; the others end "
+    "with their piece"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """One piece, and what the core says of it."""
+
+    wish: Wish
+    answer: ReservationPlan | Rejected
+    price: int | None
+
+
+def overhead_s(settings: Settings) -> int:
+    """What a piece has beside its part of the duration, at each end at which a job stops or goes on: to save
+    and to read a checkpoint, to be requeued, and what is left of a minute."""
+    return GRACE_S + settings.requeue_margin_s + MINUTE_S
+
+
+def fault(settings: Settings) -> str:
+    """Why this site has no leases in pieces; nothing if it has."""
+    if not settings.moves_starts:
+        return (
+            "least_piece: this site's batch system binds a job to one reservation for good, so that none "
+            "goes on in the next piece: leave it out"
+        )
+    if not settings.allows_preemptible:
+        return (
+            "least_piece: this site requeues no jobs (jobs.preemptible), so that none goes on: leave it out"
+        )
+    return ""
+
+
+class PiecesAdmission:
+    """Decides about such a request, on the book itself: each piece has to see those before it."""
+
+    def __init__(self, site: Site, admission: ReservationAdmission) -> None:
+        self._site = site
+        self._admission = admission
+
+    def decide(
+        self, request: Reserve, wish: Wish, program: PolicyRefusal | None, doubts: Doubts
+    ) -> Judged | Doubtful | Trouble:
+        """Accept it, as a whole or in pieces, or refuse it; a plan changes nothing."""
+        words = fault(self._site.settings)
+        if words:
+            return Trouble(code="invalid", message=words)
+        planned = self._admission.plan(wish, program)
+        rejected = planned.rejected
+        if rejected is not None and rejected.refusal.cause in MOVABLE:
+            pieces = self._pieces(request, wish)
+            if pieces:
+                judged = self._in_pieces(request, wish, program, doubts, pieces)
+                if judged is not None:
+                    return judged
+        return planned if request.is_plan else self._admission.reserve(wish, program, doubts)
+
+    def _pieces(self, request: Reserve, wish: Wish) -> tuple[LeasePiece, ...]:
+        """Stretches that together have time enough; none if there are none."""
+        site, book = self._site, self._site.book
+        least_s, more_s = deployment_of(request.workspace).least_piece_s, overhead_s(site.settings)
+        assert least_s is not None
+        terms = book.terms
+        book.terms = replace(terms, split_overhead_s=lambda resources: more_s, least_piece_s=least_s)
+        try:
+            plan = plan_split(book, replace(wish.workspace, may_yield=True), site.now_s)
+        finally:
+            book.terms = terms
+        return () if plan is None else plan.pieces
+
+    def _in_pieces(
+        self,
+        request: Reserve,
+        wish: Wish,
+        program: PolicyRefusal | None,
+        doubts: Doubts,
+        pieces: Sequence[LeasePiece],
+    ) -> Judged | Doubtful | None:
+        """None if one of them cannot be had, as it would be by the policies."""
+        trial = Trial(self._site.book, self._site.now_s)
+        tried = self._try(trial, wish, program, pieces)
+        plans = [each.answer for each in tried if isinstance(each.answer, ReservationPlan)]
+        if len(plans) < len(pieces):
+            trial.undo()
+            return None
+        doubtful: dict[str, int] = {}
+        for plan in () if request.is_plan else plans:
+            for node, needed in doubts(plan).items():
+                doubtful[node] = max(doubtful.get(node, 0), needed)
+        decision = self._decision(wish, tried)
+        if doubtful or request.is_plan:
+            trial.undo()
+        if doubtful:
+            return Doubtful(nodes=doubtful)
+        if request.is_plan:
+            return Judged(decision=replace(decision, name=""))
+        for each in tried:
+            assert isinstance(each.answer, ReservationPlan)
+            self._admission.enter(each.wish, each.answer)
+        self._admission.note("reserve", decision.name, decision, wish.caller)
+        return Judged(decision=decision)
+
+    def _try(
+        self, trial: Trial, wish: Wish, program: PolicyRefusal | None, pieces: Sequence[LeasePiece]
+    ) -> list[_Tried]:
+        """One after the other, until one is refused. The price is that of all together."""
+        found: list[_Tried] = []
+        plans: tuple[ReservationPlan, ...] = ()
+        spent = 0
+        for number, piece in enumerate(pieces, 1):
+            workspace = _workspace_of(wish.workspace, number, piece)
+            document = replace(
+                wish.document, series=wish.workspace.name, occurrence=number, pieces=len(pieces)
+            )
+            left = None if wish.most_price is None else wish.most_price - spent
+            asked = replace(wish, workspace=workspace, document=document, beside=plans, most_price=left)
+            answer = self._admission.answer(asked, program, tells_earliest=False)
+            price: int | None = None
+            if isinstance(answer, ReservationPlan):
+                price = self._admission.price(asked, answer)
+                spent += price or 0
+                plans = (*plans, answer)
+                trial.place(answer)
+            found.append(_Tried(asked, answer, price))
+            if isinstance(answer, Rejected):
+                break
+        return found
+
+    def _decision(self, wish: Wish, tried: Sequence[_Tried]) -> Decision:
+        """The answer to all: as to the first, with all of them."""
+        decision = self._admission.decision(tried[0].wish, tried[0].answer)
+        prices = [each.price for each in tried if each.price is not None]
+        return replace(
+            decision,
+            name=wish.workspace.name,
+            price=sum(prices) if prices else None,
+            notes=(*wish.notes, NOTE),
+            occurrences=tuple(self._occurrence(each) for each in tried),
+        )
+
+    def _occurrence(self, tried: _Tried) -> Occurrence:
+        workspace, answer = tried.wish.workspace, tried.answer
+        assert workspace.start_s is not None
+        nodes = self._site.book.timeline.nodes
+        fits = answer.fits if isinstance(answer, ReservationPlan) else ()
+        return Occurrence(
+            name=workspace.name,
+            number=tried.wish.document.occurrence,
+            result="accepted",
+            start_s=workspace.start_s,
+            end_s=workspace.start_s + workspace.duration_s,
+            nodes=fold(nodes[chosen.node].name for chosen in fits),
+            reason="",
+            price=tried.price,
+        )
+
+
+def _workspace_of(workspace: Workspace, number: int, piece: LeasePiece) -> Workspace:
+    return replace(
+        workspace,
+        name=name_of_piece(workspace.name, number),
+        start_s=piece.start_s,
+        duration_s=piece.end_s - piece.start_s,
+        finish_by_s=None,
+    )

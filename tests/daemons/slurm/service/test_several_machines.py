@@ -1,0 +1,90 @@
+"""Jobs of a real Slurm have a machine on each of their nodes, and a network between these alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.site import OutriderSite
+from testbed.slurm import HEAD
+from tests.daemons.machines.linux_guest import linux_guest
+from tests.daemons.slurm.service.in_machines import (
+    BOOT_S,
+    MB,
+    kept_on,
+    said,
+    submit,
+    wait_until_said,
+    with_kernels,
+)
+from tests.daemons.slurm.service.jobs import ended
+
+NODES = 4
+MEMORY = "--mem=160"
+"""What the guest with OpenSSH needs."""
+# The stand-in for an MPI program: each instance adds its number to what came, and sends that on.
+RING = r"""#!/bin/sh
+# ring.sh NUMBER NEXT
+value=$(nc -l -p 7000)
+until echo $((value + $1)) | nc "$2" 7000 2>/dev/null; do sleep 0.2; done
+"""
+# Instance 1 begins the others by ssh, sends 0 around, and is told the sum by the last.
+AROUND = r"""
+for number in 2 3 4; do
+    next=vm$((number % 4 + 1))
+    ssh "vm$number" "cd $PWD && sh ring.sh $number $next" &
+done
+(until echo 0 | nc vm2 7000 2>/dev/null; do sleep 0.2; done) &
+echo "sum $(nc -l -p 7000)"
+wait
+"""
+
+
+@pytest.fixture(scope="module")
+def machines(site: OutriderSite) -> OutriderSite:
+    """The site with kernels for machines on each node, one whose guests can be reached by ssh."""
+    with_kernels(site)
+    guest = linux_guest()
+    for node in site.cluster.nodes:
+        for name in ("kernel", "append"):
+            source, target = f"/etc/outrider/boot/debian/{name}", f"/etc/outrider/boot/ssh/{name}"
+            site.cluster.run(node, ["install", "-D", "-m", "644", source, target])
+        site.cluster.write(node, "/etc/outrider/boot/ssh/initrd", guest.with_ssh.read_bytes())
+    site.cluster.write(HEAD, f"{site.home()}/project/ring.sh", RING)
+    return site
+
+
+def test_program_runs_around_the_ring_of_a_jobs_machines(machines: OutriderSite) -> None:
+    site = machines
+    work = "hostname\ncat $OUTRIDER_HOSTS\nping -c1 -w5 vm3 >/dev/null && echo reached\n" + AROUND
+    job = submit(site, site.image("ring.qcow2", 4 * MB), work, "-c1", f"-N{NODES}", MEMORY, boot="ssh")
+    done = ended(site, job, BOOT_S)
+
+    assert done.state == "COMPLETED", said(site, job)
+    assert said(site, job).split() == ["vm1", "vm1", "vm2", "vm3", "vm4", "reached", "sum", "9"]
+    assert {node: kept_on(site, node) for node in site.cluster.nodes} == {
+        node: [] for node in site.cluster.nodes
+    }
+
+
+def test_other_jobs_machines_on_the_same_nodes_cannot_be_reached(machines: OutriderSite) -> None:
+    site = machines
+    image = site.image("apart.qcow2", 4 * MB)
+    listening = "echo began\nwhile :; do echo first | nc -l -p 7000; done\n"
+    first = submit(site, image, listening, "-c1", "-wn1,n2,n3", MEMORY, boot="ssh")
+    wait_until_said(site, first, "began")
+    # Both have 10.211.0.1, each its own; 10.211.0.3 is of the first job alone.
+    probe = (
+        "nc -w3 vm1 7000 </dev/null 2>&1 || echo closed\nping -c2 -w5 vm2 >/dev/null && echo own\n"
+        "ping -c2 -w5 10.211.0.3 >/dev/null || echo apart\n"
+    )
+    second = submit(site, image, probe, "-c1", "-wn1,n2", MEMORY, boot="ssh")
+    done = ended(site, second, BOOT_S)
+    site.cluster.run("n2", ["/bin/sh", "-c", f"kill -9 $(pgrep -u {site.cluster.people.of('ada').uid} qemu)"])
+    lost = ended(site, first)
+
+    assert done.state == "COMPLETED", said(site, second)
+    assert [line for line in said(site, second).splitlines() if ":" not in line] == ["closed", "own", "apart"]
+    # A machine that is gone ends its job, which says so.
+    assert lost.state == "FAILED"
+    assert "n2: machine job-" in said(site, first)
+    assert [kept_on(site, node) for node in site.cluster.nodes] == [[]] * NODES
