@@ -121,11 +121,15 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open build/site/index.html; to search it: python3 -m http.server --directory build/site"
 
-# Compiling all that is installed takes longer than what tests import of it, when they do.
+# Compiling all that is installed takes longer than tests do over what they import of it. But hosts of a testbed
+# write to memory, and would compile what the service imports each time.
+OF_SERVICE := outrider.service.daemon.life, outrider.service.daemon.world.backends, uvicorn.protocols.http.h11_impl
+
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Outrider needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[sim,test]'
+	$(BIN)/python -c 'import $(OF_SERVICE)'
 	touch $@
 
 # What tests compare with or try: an independent network simulator, file systems,

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from cachemgr.base.clock import SystemClock
-from outrider.rms.base import Refused, RmsNode, RmsReservation, Sight, Submission
+from outrider.core.model import Resources
+from outrider.rms.base import NOTHING, Refused, RmsNode, RmsReservation, Sight, Submission
 from outrider.service.ports import (
     Arriving,
     Fetch,
@@ -157,7 +158,9 @@ class BookingSystem:
     def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> NoReturn:
         raise _no_jobs()
 
-    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> NoReturn:
+    def resize(
+        self, job: str, nodes_wanted: int, limit_s: int, each: Resources = NOTHING, option: int = 0
+    ) -> NoReturn:
         raise _no_jobs()
 
     def note(self, job: str, text: str, start_s: int | None = None) -> NoReturn:

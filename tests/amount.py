@@ -12,6 +12,11 @@ def examples(count: int) -> int:
     return count if os.environ.get(LONG) else -(-count // 3)
 
 
+def few(count: int) -> int:
+    """Of so many that take a second of a processor each: all in the long form, an eighth in the short one."""
+    return count if os.environ.get(LONG) else -(-count // 8)
+
+
 def histories(count: int) -> int:
     """Of so many that are cheap: all in the long form, a few hundred in the short one."""
     return count if os.environ.get(LONG) else min(count, 300)

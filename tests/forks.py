@@ -27,6 +27,8 @@ from tests.scheduling import COMPUTING, next_unit, unit_of
 
 DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG."""
+END_S = 20
+"""For so long a worker may have a handler of a test's."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -68,6 +70,9 @@ class ForkedRun:
         finally:
             for worker in self._workers:
                 os.kill(worker.pid, signal.SIGTERM)
+            for worker in self._workers:
+                if not wait([worker.ended], END_S):
+                    os.kill(worker.pid, signal.SIGKILL)
                 os.waitpid(worker.pid, 0)
         if session.shouldfail:
             raise session.Failed(session.shouldfail)

@@ -37,6 +37,10 @@ class Resources:
     def __str__(self) -> str:
         return " ".join(f"{name}={amount}" for name, amount in self.amounts) or "nothing"
 
+    def with_amounts(self, others: Resources) -> Resources:
+        """The same, but for what the others name."""
+        return Resources.from_mapping({**dict(self.amounts), **dict(others.amounts)})
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImagePart:

@@ -18,13 +18,13 @@ from outrider.metadata.notation import amounts, events
 from outrider.metadata.notation.durations import parse_duration
 from outrider.metadata.notation.hostlists import MOST_CHARACTERS, expand
 from outrider.metadata.notation.times import parse_instant
+from outrider.metadata.notation.uris import read_uri
 from outrider.metadata.validation import Circumstances, named
 
 MOST_INSTANCES = 10_000
 MOST_TEXT = 65_536
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -90,27 +90,7 @@ def _event_source(value: object) -> str:
 
 
 def _uri(value: object) -> str:
-    text = _text(value)
-    found = re.match(r"[A-Za-z0-9._~:/?#@!$&()*+,;=%\[\]-]*", text)
-    assert found is not None
-    if found.end() < len(text):
-        raise TextError(
-            f"{shown(text[found.end()])} cannot stand in a URI: write it as %{ord(text[found.end()]):02X}"
-        )
-    if not 0 < len(text) <= 2048:
-        raise TextError(f"a URI has 1 to 2048 characters, not {len(text)}")
-    if not text[0].isalnum():
-        raise TextError(f"{shown(text)} begins with {text[0]}: write a URI like https://host/image.qcow2")
-    scheme, divider, rest = text.partition("://")
-    if divider and not _SCHEME.fullmatch(scheme):
-        raise TextError(f"{shown(scheme)} is not a scheme of a URI: write one like https")
-    if divider and "@" in rest.partition("/")[0]:
-        raise TextError(
-            "has a user or a password in it: everybody who reads the file would know it; leave it out"
-        )
-    if ".." in re.split(r"[/?#]|%2[Ff]", text.replace("%2e", ".").replace("%2E", ".")):
-        raise TextError(f"{shown(text)} has .. as a part: write where the image is without it")
-    return text
+    return read_uri(_text(value))
 
 
 def _hosts(value: object) -> tuple[str, ...]:

@@ -25,7 +25,10 @@ one, from the image; and the machine may be suspended for a reservation, to go o
     option: nodes=4 time=35
     finish-by: 2026-01-31T14:00:00Z
 
-are sizes of which it takes one, chosen before its start, and the time by which it is to have ended.
+    value: 12.5
+
+are sizes of which it takes one, chosen before its start, the time by which it is to have ended, and what
+it is worth beside other jobs of its user's.
 """
 
 from __future__ import annotations
@@ -40,13 +43,15 @@ from outrider.metadata.notation.job_options import (
     JobOption,
     read_finish_by,
     read_job_options,
+    read_value,
     write_finish_by,
+    write_value,
 )
 
 MOST_CHARACTERS = 8_192
 KEYS = (
     "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
-    "grace", "option", "finish-by",
+    "grace", "option", "finish-by", "value",
 )  # fmt: skip
 FORMATS = ("qcow2", "raw", "squashfs", "sif", "file", "layers")
 PREEMPTIBLE = ("no", "requeue", "suspend")
@@ -98,6 +103,8 @@ class JobLines:
     options: tuple[JobOption, ...] = ()
     """Sizes of which it takes one; none if it has the one that it was submitted with."""
     finish_by_s: int | None = None
+    value: int | None = None
+    """What it is worth to its user, in thousandths; None if he has not said."""
 
 
 def parse_job_lines(text: str) -> JobLines:
@@ -123,10 +130,6 @@ def parse_job_lines(text: str) -> JobLines:
         raise TextError(
             "option and run: vm contradict each other, since a machine has one node: leave one out"
         )
-    if "finish-by" in found and not options:
-        raise TextError(
-            "finish-by says nothing without options: write option: nodes=2 time=60, or leave it out"
-        )
     return JobLines(
         image=_matching("image", found["image"], _IMAGE, "an address or a name without blanks"),
         digest=_matching("digest", found["digest"].lower(), _DIGEST, "sha256: and 64 hexadecimal digits")
@@ -148,6 +151,7 @@ def parse_job_lines(text: str) -> JobLines:
         grace_s=_grace(found["grace"]) if "grace" in found else None,
         options=read_job_options(options),
         finish_by_s=read_finish_by(found["finish-by"]) if "finish-by" in found else None,
+        value=read_value(found["value"]) if "value" in found else None,
     )
 
 
@@ -166,6 +170,7 @@ def write_job_lines(lines: JobLines) -> str:
         "checkpoint": lines.checkpoint,
         "grace": "" if lines.grace_s is None else f"{lines.grace_s}s",
         "finish-by": "" if lines.finish_by_s is None else write_finish_by(lines.finish_by_s),
+        "value": "" if lines.value is None else write_value(lines.value),
     }
     text = "".join(f"{key}: {value}\n" for key, value in said.items() if value)
     return text + "".join(f"option: {option}\n" for option in lines.options)
@@ -185,8 +190,6 @@ def _pair(line: str) -> tuple[str, str]:
     if split is None:
         raise TextError(f"{shown(line)} is not a line of the form key: value")
     key, value = split[1].lower(), (split[2] or "").strip()
-    if key == "value":
-        raise TextError("value: jobs in queues are not weighed by a value: leave it out")
     if key not in KEYS:
         near = difflib.get_close_matches(key, KEYS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(KEYS)}"

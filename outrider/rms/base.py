@@ -129,6 +129,8 @@ class RmsJob:
     """Whether it waits for other jobs, or for a time of its user's own, if the batch system says so."""
     queue: str = ""
     """The partition or queue that it is in; the first, of a job that may start in several."""
+    option: int = 0
+    """Of a job with several options the one whose size it was given, from 1 on; 0 if it was given none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -270,8 +272,11 @@ class BatchSystem(Protocol):
         job wants, if it runs elsewhere by now, or if it is suspended.
         """
 
-    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> None:
-        """Let a job that has not started want so many nodes, with as much on each as before, for so long.
+    def resize(
+        self, job: str, nodes_wanted: int, limit_s: int, each: Resources = NOTHING, option: int = 0
+    ) -> None:
+        """Let a job that has not started want so many nodes for so long, with `each` on every one: what that
+        does not name stays as it was. `option` is shown with the job from then on.
 
         Its holds, its image and its place in the queue stay. A limit may be rounded up to the unit that the
         batch system counts in. `Refused` if it has started with another size, if it is one of an array, or if

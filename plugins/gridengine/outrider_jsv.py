@@ -33,8 +33,7 @@ OURS_TO_START = "outrider starts"
 WAKE = "/run/outrider/wake"
 """Opened and closed when a job is held: the service hears of that, and looks for the job."""
 METADATA, HELD, TICKET, MACHINE = "OUTRIDER", "OUTRIDER_HELD", "OUTRIDER_TICKET", "OUTRIDER_MACHINE"
-HOLD, WANTED = "PARAM h u", "OUTRIDER_IMAGE_WANTED"
-ENCODED = "base64:"
+HOLD, WANTED, ENCODED = "PARAM h u", "OUTRIDER_IMAGE_WANTED", "base64:"
 MARKED = "ENV ADD OUTRIDER_RESERVED 1"
 """For jobs in any advance reservation: the starter on a job's other nodes asks for an image by it."""
 NONE = "none"
@@ -48,10 +47,9 @@ OF_RESERVATIONS = ("outrider_reservation", "orsv")
 """The request without which the queue of Outrider's reservations takes no job, and its short name."""
 CONTEXT_LINE, WELCOME = b"PARAM ac ", b"SEND ENV\nSTARTED\n"
 OPTION_LINES = (b"PARAM ", b"ENV ADD ", b"BEGIN")
-ACCEPTED = ["RESULT STATE ACCEPT"]
 QUIET_S = 0.002
 """For how long nothing follows a BEGIN that asks for a verdict. Grid Engine looks for that every 10 ms."""
-READ_BYTES = 65536
+ACCEPTED, READ_BYTES = ["RESULT STATE ACCEPT"], 65536
 MOST_ANSWER_BYTES = 8000
 """Of a line: Grid Engine reads it into 10000 bytes, and does not count."""
 MOST_LINES, MOST_DEATHS = 64, 100
@@ -79,7 +77,8 @@ VALUES = {
     "name": (re.compile(r"[^\x00-\x1f\x7f]{1,200}"), "up to 200 characters on one line"),
     "preemptible": (re.compile(r"requeue|suspend|no"), "requeue, suspend or no"),
     "run": (re.compile(r"vm"), "vm, or leave it out"),
-    "finish-by": (re.compile(r"[0-9TZ:-]{1,32}"), "a time like 2026-01-31T14:00:00Z"),
+    "finish-by": (re.compile(r"[0-9A-Za-z:+-]{1,32}"), "a time like 2026-01-31T14:00:00Z, 18:00 or now+3h"),
+    "value": (re.compile(r"[0-9.]{1,13}"), "a number, like 12.5"),
     "boot": (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}"), "the name of a kernel of the site's, or disk"),
 }
 CONTEXT = re.compile(r"[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*")
@@ -271,7 +270,8 @@ class Job:
             return [*lines, "RESULT STATE CORRECT"] if lines else ACCEPTED
         found, ways = parsed(text)
         lines = options.changes(ways, self.environment)
-        added = [] if is_in_context else [METADATA + "=" + encoded(text)]
+        meant = options.with_instant(text, now_s)
+        added = [] if is_in_context and meant == text else [METADATA + "=" + encoded(meant)]
         # What belongs to a reservation has its image there when that begins.
         is_reserved = self._is_in_reservation()
         if is_reserved and not self._asks_for_ours():
@@ -290,7 +290,7 @@ class Job:
             lines.append(HOLD)
         if added:
             lines.append(self._with_context(added))
-        made = self._ticket(site, found.get("digest", ""), now_s)
+        made = self._ticket(site, "" if options.has_images(ways) else found.get("digest", ""), now_s)
         return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
 
     def _waits_for_its_turn(self, queues):

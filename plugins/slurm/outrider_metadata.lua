@@ -36,7 +36,7 @@ metadata.STOP = "outrider-hold=priority" -- in front of a comment: the client as
 
 local KEYS = {
   "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
-  "grace", "option", "finish-by",
+  "grace", "option", "finish-by", "value",
 }
 local SIGNALS = { USR1 = true, USR2 = true, INT = true, HUP = true, TERM = true }
 local GRACE_UNITS = { s = true, m = true, min = true, h = true }
@@ -58,7 +58,6 @@ function metadata.shown(text)
   return '"' .. cut .. (#text > MOST_SHOWN and '…"' or '"')
 end
 local shown = metadata.shown
-metadata.options = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") .. "outrider_options.lua")(shown)
 
 -- A text without the blanks around it.
 local function trimmed(text)
@@ -227,6 +226,8 @@ function metadata.add(statement, at, key, value)
 end
 
 local checks = {}
+metadata.options =
+  dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") .. "outrider_options.lua")(shown, checks)
 
 -- The same as the service takes for a URI, in fewer bytes.
 function checks.image(value)
@@ -329,8 +330,8 @@ checks["finish-by"] = function(value)
   end
 end
 
-function checks.value()
-  return "jobs in queues are not weighed by a value: leave it out"
+function checks.value(value)
+  return metadata.options.wrong_value(value)
 end
 
 -- What is wrong with values that are right each by itself; nil if nothing is.

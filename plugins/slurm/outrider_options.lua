@@ -3,38 +3,67 @@
 -- Loaded by outrider_metadata.lua, under whose rules it stands: texts to values, in time that is in proportion
 -- to their length. What the service reads of them is in outrider/metadata/notation/job_options.py.
 
-return function(shown)
+return function(shown, checks)
 
 local options = {}
 local MOST_OPTIONS = 16
-local FIXED = { image = true, cpus = true, memory = true }
+local MOST_BYTES = 4096 -- of all of a job's
+local MOST_MEMORY_MIB = 2 ^ 24
+local KEYS = { "nodes", "time", "cpus", "memory", "image", "digest" }
+local IS_KEY = {}
+for _, key in ipairs(KEYS) do IS_KEY[key] = true end
+local MIB = { M = 1, MiB = 1, MB = 1, G = 1024, GiB = 1024, GB = 1024 }
 
--- The nodes and minutes of an option; nil and what is wrong.
-function options.of(value)
+-- The memory of a node in MiB; nil and what is wrong.
+local function memory_of(text)
+  local amount, unit = text:match("^([1-9][0-9]*)([A-Za-z]+)$")
+  local factor = MIB[unit or ""]
+  if not amount or #amount > 9 or not factor or tonumber(amount) * factor > MOST_MEMORY_MIB then
+    return nil, shown(text) .. " is not the memory of a node: write one like 800MiB or 16GiB"
+  end
+  return tonumber(amount) * factor
+end
+
+-- How often each key is said, with the last value of each; nil and what is wrong.
+local function parts_of(value)
   local found = {}
   for part in value:gmatch("[^ \t]+") do
-    local key, said = part:match("^([a-z]+)=(.+)$")
+    local key, said = part:match("^([a-z]+)=([!-~]+)$")
     if not key then return nil, shown(part) .. " is not of the form key=value, as in nodes=2 time=60" end
-    if FIXED[key] then
-      return nil, key .. " is the same for all options of a job: say it once, outside of them"
-    end
-    if key ~= "nodes" and key ~= "time" then
-      return nil, shown(key) .. " is not known in an option of a job: there are nodes and time"
+    if not IS_KEY[key] then
+      return nil, shown(key) .. " is not known in an option of a job: there are " .. table.concat(KEYS, ", ")
     end
     if found[key] then return nil, key .. " stands twice in it: say it once" end
     found[key] = said
   end
+  return found
+end
+
+-- The size of an option, its minutes and its image; nil and what is wrong.
+function options.of(value)
+  local found, wrong = parts_of(value)
+  if not found then return nil, wrong end
   for _, key in ipairs({ "nodes", "time" }) do
     if not found[key] then return nil, key .. " is missing: write one like nodes=2 time=60" end
   end
-  if #found.nodes > 5 or not found.nodes:find("^[1-9][0-9]*$") then
-    return nil, shown(found.nodes) .. " is not a number of nodes from 1 to 99999"
+  for _, key in ipairs({ "nodes", "cpus" }) do
+    local count = found[key]
+    if count and (#count > 5 or not count:find("^[1-9][0-9]*$")) then
+      return nil, shown(count) .. " is not a number of " .. (key == "cpus" and "processors of a node" or key)
+        .. " from 1 to 99999"
+    end
   end
   local amount, unit = found.time:match("^([1-9][0-9]*)([a-z]*)$")
   if not amount or #amount > 6 or unit ~= "" and unit ~= "m" and unit ~= "min" and unit ~= "h" then
     return nil, shown(found.time) .. " is not a time: write minutes, or one like 90m or 2h"
   end
-  return { nodes = tonumber(found.nodes), minutes = tonumber(amount) * (unit == "h" and 60 or 1) }
+  local memory
+  if found.memory then memory, wrong = memory_of(found.memory) end
+  for _, key in ipairs({ "image", "digest" }) do wrong = wrong or found[key] and checks[key](found[key]) end
+  if found.digest and not found.image then wrong = wrong or "digest says nothing without image" end
+  if wrong then return nil, wrong end
+  return { nodes = tonumber(found.nodes), minutes = tonumber(amount) * (unit == "h" and 60 or 1),
+    cpus = tonumber(found.cpus), memory = memory, image = found.image }
 end
 
 local DAY_S = 86400
@@ -83,18 +112,33 @@ function options.instant(at_s)
   return os.date("!%Y-%m-%dT%H:%M:%SZ", at_s)
 end
 
+-- What two options may not have both: the longer one would never be taken.
+local function size_of(option)
+  return string.format("%d %d %d %s", option.nodes, option.cpus or 0, option.memory or 0, option.image or "")
+end
+
 -- What is wrong with a job's options together; nil if nothing is.
 local function together(values)
-  local by_nodes = {}
+  local by_size, first, bytes = {}, options.of(values.option[1]), 0
   for number, value in ipairs(values.option) do
-    local nodes = options.of(value).nodes
-    if by_nodes[nodes] then
-      return string.format("option %d: another one has %d nodes, too: keep the shorter one", number, nodes)
+    local option = options.of(value)
+    for _, key in ipairs({ "cpus", "memory" }) do
+      if (option[key] == nil) ~= (first[key] == nil) then
+        return string.format("option %d: %s stands in some options only: say it in each, or in none", number, key)
+      end
     end
-    by_nodes[nodes] = true
+    bytes = bytes + #value
+    local size = size_of(option)
+    if by_size[size] then
+      return string.format("option %d: it has the size of option %d: keep the shorter one", number, by_size[size])
+    end
+    by_size[size] = number
   end
   if #values.option > MOST_OPTIONS then
     return string.format("there are %d options: at most %d are read", #values.option, MOST_OPTIONS)
+  end
+  if bytes > MOST_BYTES then
+    return string.format("the options have %d bytes, and at most %d are read: shorten them", bytes, MOST_BYTES)
   end
   if values.run then return "option and run: vm contradict each other, since a machine has one node" end
 end
@@ -102,8 +146,13 @@ end
 -- What contradicts one another in a job's values; nil if nothing does.
 function options.contradiction(values)
   if values.option then return together(values) end
-  if values["finish-by"] then
-    return "finish-by says nothing without options: write option: nodes=2 time=60, or leave it out"
+end
+
+-- What is wrong with what a job is said to be worth; nil if nothing is.
+function options.wrong_value(value)
+  local whole, part = value:match("^([0-9]+)%.?([0-9]*)$")
+  if not whole or #whole > 9 or #part > 3 or value:sub(-1) == "." or whole:find("^0[0-9]") then
+    return shown(value) .. " is not a value: write a number from 0 to 999999999, like 12.5"
   end
 end
 

@@ -187,25 +187,26 @@ local function no_sizes(job_desc, is_held)
   end
 end
 
--- Lets a job have the size of its first option until the service has chosen, and tells it of all.
+-- Lets a job have the size of its first option until the service has chosen, and tells it of all. False of
+-- an array, which keeps its own.
 local function give_size(job_desc, values)
-  local deadline_s = read(job_desc, "deadline")
-  if not values["finish-by"] and type(deadline_s) == "number" and not NO_VALUES[deadline_s] then
-    values["finish-by"] = metadata.options.instant(deadline_s)
-  end
   local array = read(job_desc, "array_inx")
   if type(array) == "string" and array ~= "" then
-    return tell("option: the jobs of an array keep the size that it is submitted with")
+    tell("option: the jobs of an array keep the size that it is submitted with")
+    return false
   end
   local first = metadata.options.of(values.option[1])
-  local cpus = read(job_desc, "cpus_per_task")
+  local cpus = first.cpus or read(job_desc, "cpus_per_task")
   if type(cpus) ~= "number" or NO_VALUES[cpus] then cpus = 1 end
+  if first.cpus then job_desc.cpus_per_task = cpus end
+  if first.memory then job_desc.min_mem_per_node = first.memory end
   job_desc.min_nodes, job_desc.max_nodes, job_desc.num_tasks = first.nodes, first.nodes, first.nodes
   job_desc.min_cpus, job_desc.time_limit = first.nodes * cpus, first.minutes
   local counts = {}
   for _, value in ipairs(values.option) do counts[#counts + 1] = tostring(metadata.options.of(value).nodes) end
   local environment = read(job_desc, "environment")
   if environment then environment[OPTIONS] = table.concat(counts, " ") end
+  return true
 end
 
 -- A job that another one submits does not inherit its options.
@@ -243,11 +244,12 @@ local function obstacle(job_desc, is_held)
 end
 
 -- AdminComment of a new job: a sentence for people, and the record that the service goes on with.
-local function record(values, sentence, begin_s, is_stopped)
+local function record(values, sentence, begin_s, is_stopped, is_sized)
   local text = metadata.json(metadata.canonical(values))
   local begins = begin_s and string.format(',"begin":%d', begin_s) or ""
   local stopped = is_stopped and ',"held":true,' .. STOPPED or ""
-  return "outrider: " .. sentence .. " " .. MARK .. '1,"metadata":' .. text .. stopped .. begins .. "}"
+  local sized = is_sized and ',"option":1' or ""
+  return "outrider: " .. sentence .. " " .. MARK .. '1,"metadata":' .. text .. sized .. stopped .. begins .. "}"
 end
 
 -- Until the service has put a ticket into its place, this word says that there has to be one: whoever
@@ -286,12 +288,17 @@ local function manage(job_desc, statement)
   if #faults > 0 then return slurm.ERROR end
 
   if values.run then give_machine(job_desc, values) end
-  if values.option then give_size(job_desc, values) else forget_options(job_desc) end
+  local deadline_s = read(job_desc, "deadline")
+  if not values["finish-by"] and type(deadline_s) == "number" and not NO_VALUES[deadline_s] then
+    values["finish-by"] = metadata.options.instant(deadline_s)
+  end
+  local is_sized = values.option and give_size(job_desc, values)
+  if not values.option then forget_options(job_desc) end
   local begin_s = read(job_desc, "begin_time")
   if type(begin_s) ~= "number" or NO_VALUES[begin_s] then begin_s = nil end
   local comment, is_stopped = comment_of(job_desc)
   if is_held then
-    job_desc.admin_comment = record(values, "waits to be planned", begin_s, is_stopped)
+    job_desc.admin_comment = record(values, "waits to be planned", begin_s, is_stopped, is_sized)
     if is_stopped then job_desc.priority = 0 else job_desc.begin_time = os.time() + HELD_S end
     pcall(wake)
   else

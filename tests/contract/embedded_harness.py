@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from outrider.core.model import Resources
-from outrider.rms.base import BatchSystem, JobState, RmsNode, RmsReservation, Sight, Submission
+from outrider.rms.base import NOTHING, BatchSystem, JobState, RmsNode, RmsReservation, Sight, Submission
 from outrider.rms.embedded import Command, EmbeddedSystem, Handle
 from outrider.rms.embedded.system import RULES
 from outrider.rms.twin import Outside
@@ -121,8 +121,10 @@ class Restarted:
     def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
         self._start().release(job, nodes, ticket)
 
-    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> None:
-        self._start().resize(job, nodes_wanted, limit_s)
+    def resize(
+        self, job: str, nodes_wanted: int, limit_s: int, each: Resources = NOTHING, option: int = 0
+    ) -> None:
+        self._start().resize(job, nodes_wanted, limit_s, each, option)
 
     def note(self, job: str, text: str, start_s: int | None = None) -> None:
         self._start().note(job, text, start_s)
@@ -167,6 +169,7 @@ class EmbeddedHarness:
         self.system: BatchSystem = Restarted(self._again) if is_restarted else self._now
         self.nodes = NODES
         self.whole_node: Resources = CAPACITY
+        self.less_of_a_node = Resources.of(cpus=CAPACITY["cpus"] // 2)
         self.people = (Person(user="alice", uid=61001), Person(user="bob", uid=61002))
         self.unstarted_at_end: JobState = RULES.unstarted_at_end
         self.reruns_after_failure = RULES.reruns_after_failure

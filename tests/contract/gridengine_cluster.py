@@ -302,6 +302,7 @@ class Cluster:
         two = changed(
             environment, {"pe_name": "two", "allocation_rule": str(SLOTS), "control_slaves": "FALSE"}
         )
+        one = changed(environment, {"pe_name": "one", "allocation_rule": "1", "control_slaves": "FALSE"})
         saving = self.write("bin/save", SAVE)
         (self.disk / "bin/save").chmod(0o755)
         checkpoint = {**CHECKPOINT, "migr_command": f"{saving} $job_pid"}
@@ -310,6 +311,7 @@ class Cluster:
             ("hgrp", "allhosts", "group_name @allhosts\nhostlist NONE\n"),
             ("p", "make", environment),
             ("p", "two", two),
+            ("p", "one", one),
             ("ckpt", "save", kept),
         ]
 
@@ -346,7 +348,7 @@ QUEUE = {
     "qname": "all.q",
     "hostlist": "@allhosts",
     "slots": str(SLOTS),
-    "pe_list": "make two",
+    "pe_list": "make two one",
     "ckpt_list": "save",
     "load_thresholds": "NONE",
     "rerun": "TRUE",

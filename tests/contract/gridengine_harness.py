@@ -44,7 +44,7 @@ FACTOR = 20
 SETTINGS = GridEngineSettings(
     account="outrider",
     reservation_queue="ar.q",
-    environments=((SLOTS, "two"),),
+    environments=((SLOTS, "two"), (1, "one")),
     checkpoint="save",
     duration_offset_s=DURATION_OFFSET_S,
 )
@@ -107,6 +107,7 @@ class GridEngineHarness:
         self.system: BatchSystem = gridengine_of(cluster, runner)
         self.nodes = NODES
         self.whole_node = Resources.of(cpus=SLOTS)
+        self.less_of_a_node = Resources.of(cpus=1)
         self.people = (Person(user="alice", uid=PEOPLE["alice"]), Person(user="bob", uid=PEOPLE["bob"]))
         self.unstarted_at_end = JobState.ENDED
         self.reruns_after_failure = True

@@ -72,6 +72,10 @@ class Harness(Protocol):
         """What a job asks for that wants a node to itself."""
 
     @property
+    def less_of_a_node(self) -> Resources:
+        """A part of that, of which a node has room for two or more."""
+
+    @property
     def people(self) -> tuple[Person, Person]: ...
 
     @property

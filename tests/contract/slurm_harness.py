@@ -65,6 +65,7 @@ class SlurmHarness:
         )
         self.nodes = slurm.nodes
         self.whole_node = Resources.of(cpus=CPUS, memory_mib=MEMORY_MIB)
+        self.less_of_a_node = Resources.of(cpus=CPUS // 2, memory_mib=MEMORY_MIB // 2)
         self.people = PEOPLE
         self.unstarted_at_end = JobState.HELD
         self.reruns_after_failure = True

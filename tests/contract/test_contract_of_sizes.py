@@ -38,6 +38,34 @@ def test_resizing_twice_is_as_resizing_once_also_when_it_runs(scene: Scene) -> N
     assert (len(found.nodes), found.limit_s) == (2, 1800)
 
 
+def test_job_is_given_less_of_each_node_and_shows_its_option(scene: Scene) -> None:
+    job = scene.waiting_job(nodes_wanted=2)
+    whole = scene.harness.whole_node
+    each = scene.harness.less_of_a_node
+
+    scene.system.resize(job, 1, 1800, each, 2)
+
+    found = scene.job(job)
+    assert found is not None
+    assert (found.nodes_wanted, found.limit_s, found.option) == (1, 1800, 2)
+    assert found.resources == whole.with_amounts(each)
+    scene.system.release(job)
+    running = scene.wait_for_state(job, JobState.RUNNING)
+    assert running is not None
+    assert (len(running.nodes), running.option) == (1, 2)
+
+
+def test_option_that_has_the_same_size_is_shown_too(scene: Scene) -> None:
+    job = scene.waiting_job(nodes_wanted=1)
+
+    for option in (1, 3):
+        scene.system.resize(job, 1, 3600, option=option)
+
+        found = scene.job(job)
+        assert found is not None
+        assert (found.option, found.limit_s) == (option, 3600)
+
+
 def test_running_job_keeps_its_size(scene: Scene) -> None:
     job = scene.running_job(nodes_wanted=1)
 

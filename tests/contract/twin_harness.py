@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import pytest
 
 from outrider.core.model import Resources
-from outrider.rms.base import BatchSystem, RmsNode, RmsReservation, Sight, Submission, Unavailable
+from outrider.rms.base import NOTHING, BatchSystem, RmsNode, RmsReservation, Sight, Submission, Unavailable
 from outrider.rms.twin import GRID_ENGINE, SLURM, Fault, Twin, TwinRules
 from tests.contract.harness import ONE_LOOK_S, Lags, Person
 
@@ -67,8 +67,10 @@ class AskedTwice:
     def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
         self._twice("release", lambda: self._twin.release(job, nodes, ticket))
 
-    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> None:
-        self._twice("resize", lambda: self._twin.resize(job, nodes_wanted, limit_s))
+    def resize(
+        self, job: str, nodes_wanted: int, limit_s: int, each: Resources = NOTHING, option: int = 0
+    ) -> None:
+        self._twice("resize", lambda: self._twin.resize(job, nodes_wanted, limit_s, each, option))
 
     def note(self, job: str, text: str, start_s: int | None = None) -> None:
         self._twice("note", lambda: self._twin.note(job, text, start_s))
@@ -117,6 +119,7 @@ class TwinHarness:
         self.system: BatchSystem = AskedTwice(self.twin) if is_asked_twice else self.twin
         self.nodes = NODES
         self.whole_node = CAPACITY
+        self.less_of_a_node = Resources.of(cpus=2, memory_mib=4096)
         self.people = (Person(user="alice", uid=61001), Person(user="bob", uid=61002))
         self.unstarted_at_end = rules.unstarted_at_end
         self.reruns_after_failure = rules.reruns_after_failure

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from testbed.batchcluster import HEAD
@@ -40,9 +39,7 @@ def shown(site: Site, name: str, user: str = "ada") -> dict[str, object]:
 
 
 def state(site: Site, name: str) -> object:
-    reservation = shown(site, name)["reservation"]
-    assert isinstance(reservation, Mapping)
-    return reservation["state"]
+    return site.service().show(name).reservation.state
 
 
 def wait_reservation(site: Site, name: str, *states: str) -> None:

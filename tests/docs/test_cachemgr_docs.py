@@ -129,7 +129,7 @@ def test_manual_page_is_made_of_the_parser() -> None:
 
 def test_manual_page_is_roff() -> None:
     done = subprocess.run(
-        ["groff", "-man", "-Tutf8", "-ww", str(manpage.PAGE)], capture_output=True, text=True, timeout=60
+        ["groff", "-man", "-Tutf8", "-ww", str(manpage.PAGE)], capture_output=True, text=True, timeout=240
     )
     text = re.sub(r"\x1b\[[0-9;]*m|.\x08", "", done.stdout)
 

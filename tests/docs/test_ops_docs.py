@@ -143,7 +143,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
         [tool, "verify", "--man=no", str(tmp_path / "outriderd.service")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -215,7 +215,7 @@ def test_dashboards_panels_do_not_lie_over_one_another() -> None:
 
 def test_prometheus_accepts_the_alerts() -> None:
     tool = needed("promtool", "prometheus")
-    done = subprocess.run([tool, "check", "rules", str(RULES)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([tool, "check", "rules", str(RULES)], capture_output=True, text=True, timeout=240)
 
     assert done.returncode == 0, done.stderr
     assert "SUCCESS" in done.stdout

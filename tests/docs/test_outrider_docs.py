@@ -105,7 +105,7 @@ def test_manual_page_is_good_roff() -> None:
         pytest.skip("groff is not installed")
     done = subprocess.run(
         ["groff", "-man", "-Tutf8", "-ww", str(usermanpage.PAGE)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
 
     assert (done.returncode, done.stderr) == (0, "")

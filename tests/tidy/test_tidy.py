@@ -159,7 +159,7 @@ def test_eviction_policies_import_with_the_standard_library_alone() -> None:
         "print(*sorted({name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names)))"
     )
     finished = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, timeout=60
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, timeout=240
     )
 
     assert finished.stderr == ""

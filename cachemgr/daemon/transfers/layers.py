@@ -13,8 +13,9 @@ import hashlib
 from contextlib import suppress
 
 from cachemgr.base.errors import BadRequest, CacheError, NotInPool, SourceFailed, Unsuitable, WrongBytes
-from cachemgr.fetch.bring import BringOrder, bring
+from cachemgr.fetch.bring import BringOrder, TransferTerms, bring
 from cachemgr.fetch.carrier import FetchCarrier, origin_of, pinned
+from cachemgr.fetch.control import Control
 from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.registry.references import SCHEMES, read_reference
 from cachemgr.fetch.registry.session import FoundContainer, Session
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext
     from cachemgr.daemon.transfers.transfer import PoolTransfer, Work
-    from cachemgr.fetch.bring import Origin, TransferTerms
+    from cachemgr.fetch.bring import Origin
     from cachemgr.fetch.ports import Resolved, Sink
     from cachemgr.fetch.report import FetchProgress
     from cachemgr.pool.layered import Part
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from cachemgr.protocol import AddRequest
 
 LAYERS = layered.LAYERS
+# Where the head hands out what it has brought: blobs lie beside the manifest, by their digests.
+MADE = ("relay", "file")
 # For whom blobs are held that nobody has pinned, until all of them are here.
 ARRIVING = "arriving"
 
@@ -73,7 +76,7 @@ def look(node: NodeContext, caller: NodeCaller, wanted: AddRequest, origins: Seq
     if image is not None and image.format == layered.LAYERS:
         manifest = layered.manifest_of(node.pool, image)
     else:
-        manifest = _asked(node, origins)
+        manifest = _asked(node, wanted, origins)
     digest = hashlib.sha256(manifest).hexdigest()
     if wanted.digest not in (None, "", digest):
         raise WrongBytes(
@@ -103,7 +106,7 @@ def look(node: NodeContext, caller: NodeCaller, wanted: AddRequest, origins: Seq
 def present(node: NodeContext, found: Layered, pin: PoolPin | None) -> PoolImage | None:
     """The image, pinned and named, if all of it is here."""
     image = node.pool.image(found.want.digest)
-    if image is None or found.missing:
+    if image is None or found.missing or _is_hidden(node, found):
         return None
     if pin is not None:
         try:
@@ -117,6 +120,12 @@ def present(node: NodeContext, found: Layered, pin: PoolPin | None) -> PoolImage
         node.pool.add_alias(Alias(found.want.uri, image.digest, expires_s))
     node.metrics.count("outrider_image_requests_total", "hit")
     return image
+
+
+def _is_hidden(node: NodeContext, found: Layered) -> bool:
+    """Whether some blob of an image for everybody came with a private one."""
+    blobs = [node.pool.image(part.digest) for part in found.parts]
+    return found.want.readers.is_public and any(each and not each.readers.is_public for each in blobs)
 
 
 def begin(
@@ -135,6 +144,8 @@ def begin(
         expires_s=node.clock.now_s() + INGEST_LEASE_S,
         from_s=node.clock.now_s(),
     )
+    if not found.want.readers.is_public:
+        allow_parts(node, found.parts, found.want.readers.uids)
     missing = _reserve(node, found, held)
     found = dataclasses.replace(found, missing=missing)
     node.poke("ingests", held.expires_s)
@@ -163,10 +174,12 @@ def begin(
     return transfer
 
 
-def _asked(node: NodeContext, origins: Sequence[Origin]) -> bytes:
+def _asked(node: NodeContext, wanted: AddRequest, origins: Sequence[Origin]) -> bytes:
     """The manifest, of a registry among the origins: neighbours have it last of all."""
     carrier = node.carrier
     asked = next((each for each in reversed(origins) if each.scheme in SCHEMES), None)
+    if asked is None and origins[-1].scheme in MADE and wanted.digest:
+        return _given(node, origins[-1])
     if asked is None or not isinstance(carrier, FetchCarrier):
         raise BadRequest("an image of layers comes from a registry: write docker://HOST/NAME:TAG")
     settings = carrier.settings
@@ -178,6 +191,48 @@ def _asked(node: NodeContext, origins: Sequence[Origin]) -> bytes:
     if not isinstance(found, FoundContainer):
         raise Unsuitable(f"image {asked.name} is one file and has no layers: add it without the format")
     return found.body
+
+
+def _given(node: NodeContext, origin: Origin) -> bytes:
+    """The manifest, of the head, which has brought an image that nodes may not fetch themselves."""
+    size_bytes = node.carrier.resolve(origin, node.config.resolve_timeout_s).size_bytes
+    if size_bytes > layered.MOST_MANIFEST_BYTES:
+        raise Unsuitable(f"image {origin.name} has a manifest of {size_bytes} bytes: it is none")
+    sink = _Content(size_bytes)
+    node.carrier.carry(sink, [origin], TransferTerms(control=Control()))
+    return bytes(sink.data)
+
+
+def allow_parts(node: NodeContext, parts: Sequence[Part], uids: Sequence[int]) -> None:
+    """Let users use what is private of an image's blobs: they have shown a right to all of them."""
+    for part in parts:
+        image = node.pool.image(part.digest)
+        if image is not None and not image.readers.is_public:
+            for uid in sorted(set(uids) - set(image.readers.uids)):
+                image = node.pool.allow(image, uid)
+
+
+def allow_all(node: NodeContext, image: PoolImage) -> PoolImage:
+    """The same for all readers of an image that is here, if it is one of layers."""
+    allow_parts(node, layered.parts_of(node.pool, image), image.readers.uids)
+    return image
+
+
+def _prove_public(node: NodeContext, transfer: PoolTransfer, found: Layered, terms: TransferTerms) -> None:
+    """What came here with a private image is everybody's once a registry gives it to anybody: its bytes,
+    since a manifest may name what its registry has not."""
+    for part in found.parts:
+        image = node.pool.image(part.digest)
+        if image is None or image.readers.is_public:
+            continue
+        origins = [each for each in _origins(transfer, part) if each.scheme in SCHEMES]
+        sink = _Content(part.size_bytes, keeps=False)
+        node.carrier.carry(sink, origins, dataclasses.replace(terms, on_progress=None))
+        if sink.digest != part.digest:
+            raise WrongBytes(
+                f"the registry sends other bytes for layer {part.digest[:12]} than its digest says"
+            )
+        node.pool.change_image(dataclasses.replace(image, readers=PUBLIC))
 
 
 def _reserve(node: NodeContext, found: Layered, held: PoolPin) -> tuple[Part, ...]:
@@ -225,6 +280,8 @@ def _work(node: NodeContext, found: Layered, *, is_temporary: bool) -> Work:
 
     def work(transfer: PoolTransfer, terms: TransferTerms) -> PoolImage:
         came_bytes = 0
+        if found.want.readers.is_public:
+            _prove_public(node, transfer, found, terms)
         for part in found.missing:
             order = BringOrder(
                 want=found.want_of(part),
@@ -261,9 +318,9 @@ def _origins(transfer: PoolTransfer, part: Part) -> list[Origin]:
     """Where a blob is to be had: neighbours and registries are asked for it by its own digest."""
     own = []
     for each in pinned(transfer.origins, part.digest):
-        if each.scheme == "relay":
-            address = each.uri.rpartition("/")[0]
-            each = origin_of(f"{address}/sha256:{part.digest}", is_trusted=each.is_trusted)
+        if each.scheme in MADE:
+            address, kind = each.uri.rpartition("/")[0], "sha256:" if each.scheme == "relay" else ""
+            each = origin_of(f"{address}/{kind}{part.digest}", is_trusted=each.is_trusted)
         own.append(each)
     return own
 
@@ -282,6 +339,27 @@ def _beyond(terms: TransferTerms, before_bytes: int, all_bytes: int) -> Transfer
         )
 
     return dataclasses.replace(terms, on_progress=told)
+
+
+class _Content:
+    """Bytes that are read and not put into the pool."""
+
+    def __init__(self, size_bytes: int, *, keeps: bool = True) -> None:
+        self.size_bytes = size_bytes
+        self.offset = 0
+        self.data = bytearray()
+        self._keeps = keeps
+        self._hash = hashlib.sha256()
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._hash.update(data)
+        self.offset += len(data)
+        if self._keeps:
+            self.data += data
 
 
 class _Known:

@@ -421,7 +421,7 @@ def _present(
         if not wanted.dry_run:
             image = access.allow(node, image, {caller.uid})
     elif wanted.vouched and wanted.readers and not (wanted.dry_run or image.readers.is_public):
-        image = access.allow(node, image, set(wanted.readers.uids))
+        image = layers.allow_all(node, access.allow(node, image, set(wanted.readers.uids)))
     if wanted.size_bytes not in (None, image.size_bytes):
         raise BadRequest(f"image {image.short} has {image.size_bytes} bytes, not {wanted.size_bytes}")
     if wanted.dry_run:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers, add_command
 from outrider.cli.errors import InputError, OutputError
 from outrider.cli.output import check_writable, say
 from outrider.cli.quantities import positive
+
+if TYPE_CHECKING:
+    from outrider.sim.workload.trace import Trace
 
 OUTPUTS = (".jsonl", ".jsonl.gz", ".swf", ".swf.gz")
 
@@ -17,6 +21,7 @@ forms written: .jsonl, .swf; either with .gz
 examples:
   outrider sim convert log.swf.gz log.jsonl --limit 5000
   outrider sim convert leases.xml leases.jsonl
+  outrider sim convert log.swf.gz moldable.jsonl --moldable amdahl --limit 1000
 """
 
 
@@ -36,6 +41,10 @@ def add(commands: Subparsers) -> None:
         default=None,
         help="of a .trace: best effort instance by instance (section 8.3)",
     )
+    parser.add_argument(
+        "--moldable", choices=("amdahl", "downey"),
+        help="of a log: each job as a reservation with several options, by this model of how jobs scale",
+    )  # fmt: skip
 
 
 def convert(arguments: argparse.Namespace) -> None:
@@ -49,10 +58,15 @@ def convert(arguments: argparse.Namespace) -> None:
     try:
         is_log = form_of(arguments.source) is Form.SWF
         stays_log = is_log and arguments.target.removesuffix(".gz").endswith(".swf")
+        if arguments.moldable and (not is_log or stays_log or arguments.processors_per_instance):
+            raise InputError("--moldable is from a log in SWF to .jsonl, each processor an instance")
         if stays_log and not arguments.processors_per_instance:
             # As a log it keeps its header, which says whom to acknowledge, and all its fields.
             log = read_log(arguments.source, limit=arguments.limit)
             count = len(log)
+        elif arguments.moldable:
+            trace = _moldable(arguments)
+            count = len(trace.submissions)
         else:
             trace = read_trace(
                 arguments.source,
@@ -74,3 +88,11 @@ def convert(arguments: argparse.Namespace) -> None:
     say(f"{count} submissions written to {arguments.target}")
     if is_log and not stays_log:
         say("the log's conditions of use still hold: pass on its header lines with copies")
+
+
+def _moldable(arguments: argparse.Namespace) -> Trace:
+    from outrider.sim.workload.formats.swf import read_log
+    from outrider.sim.workload.options.moldable import Model, moldable_trace
+
+    log = read_log(arguments.source, limit=arguments.limit)
+    return moldable_trace(log, Model(arguments.moldable), name=f"{arguments.source}, {arguments.moldable}")

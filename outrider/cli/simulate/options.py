@@ -82,6 +82,11 @@ def add(commands: Subparsers) -> None:
         "--overshoot", choices=("carried", "kept"), default="carried",
         help="of a load by its last request: the next interval gets less, or not (default: %(default)s)",
     )  # fmt: skip
+    parser.add_argument(
+        "--drawing", choices=("literal", "bounded"), default="literal",
+        help="of synthetic requests: whole minutes, no option larger than the cluster … (bounded), or as the "
+        "paper's words are (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--all-plans", action="store_true", help="the plan in each of its orders")
     parser.add_argument(
         "--workers", type=positive, metavar="N", help="processes to run in (default: one for each core)"
@@ -94,9 +99,11 @@ def show(arguments: argparse.Namespace) -> None:
     if (arguments.workload == "moldable") != (arguments.log is not None):
         raise InputError("a log is named for moldable, and only for it")
     if arguments.output:
-        if arguments.workload in ("example", "moldable"):
-            raise InputError(f"-o: {arguments.workload} has no picture; leave it out")
+        if arguments.workload == "moldable":
+            raise InputError("-o: moldable has no picture; leave it out")
         check_picture(arguments.output)
+    if arguments.drawing != "literal" and arguments.workload != "synthetic":
+        raise InputError("--drawing is of synthetic requests: leave it out")
     if arguments.workload == "example":
         _show_example(arguments)
         return
@@ -119,7 +126,7 @@ def show(arguments: argparse.Namespace) -> None:
 def _measured(arguments: argparse.Namespace, on_progress: Progress) -> Sequence[OptionsCell]:
     from outrider.core.options.priority import FactorReading
     from outrider.sim.workload.options import experiment as runs
-    from outrider.sim.workload.options.generators import Overshoot, RequestKind
+    from outrider.sim.workload.options.generators import Drawing, Overshoot, RequestKind
     from outrider.sim.workload.options.moldable import Model
     from outrider.sim.workload.trace import WorkloadError
 
@@ -142,6 +149,7 @@ def _measured(arguments: argparse.Namespace, on_progress: Progress) -> Sequence[
         first_seed=arguments.first_seed,
         intervals=arguments.intervals,
         overshoot=Overshoot(arguments.overshoot),
+        drawing=Drawing(arguments.drawing),
         workers=arguments.workers,
         on_progress=on_progress,
     )
@@ -178,7 +186,14 @@ def _show_example(arguments: argparse.Namespace) -> None:
     from outrider.core.options.priority import FactorReading
     from outrider.sim.workload.options.example import example
 
-    found = example(FactorReading(arguments.reading or "golden"))
+    reading = FactorReading(arguments.reading or "golden")
+    found = example(reading)
+    if arguments.output:
+        from outrider.cli.output import complete_file
+        from outrider.sim.plots.options import draw_example
+
+        with complete_file(arguments.output) as path:
+            draw_example(reading, path)
     if arguments.json:
         print_json(found)
     elif arguments.csv:

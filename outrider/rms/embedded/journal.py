@@ -136,6 +136,7 @@ def _plain_job(job: TwinJob) -> Plain:
         "start_s": job.start_s,
         "ready_s": job.ready_s,
         "leaving": None if leaving is None else [leaving.at_s, leaving.to.value, leaving.why],
+        "option": job.option,
         "wants_to_go_on": job.wants_to_go_on,
         "done_s": job.done_s,
         "used_s": job.used_s,

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Protocol
 
 from cachemgr.base.clock import Clock
+from outrider.core.model import Resources
 from outrider.rms.base import (
+    NOTHING,
     JobState,
     NodeState,
     Refused,
@@ -166,9 +168,11 @@ class EmbeddedSystem:
         with self._call():
             self._twin.release(job, nodes, ticket)
 
-    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> None:
+    def resize(
+        self, job: str, nodes_wanted: int, limit_s: int, each: Resources = NOTHING, option: int = 0
+    ) -> None:
         with self._call():
-            self._twin.resize(job, nodes_wanted, limit_s)
+            self._twin.resize(job, nodes_wanted, limit_s, each, option)
 
     def note(self, job: str, text: str, start_s: int | None = None) -> None:
         with self._call():

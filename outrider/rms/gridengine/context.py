@@ -29,6 +29,8 @@ MACHINE = "OUTRIDER_MACHINE_SAVED"
 """Of a job whose machine was told to save itself: where that is, and what is left of the job's time."""
 HELD = "OUTRIDER_HELD"
 """Of a job whose user's hold is the submit filter's: it can set no other kind."""
+OPTION = "OUTRIDER_OPTION"
+"""Of a job with several options the one whose size it was given: its prolog tells the job."""
 ENCODED = "base64:"
 PLAIN = re.compile(r"[A-Za-z0-9_.:/@%+~?&;=-][A-Za-z0-9_.:/@%+~?&;= -]*(?<! )")
 LOW_COMMA = "\N{SINGLE LOW-9 QUOTATION MARK}"
@@ -67,6 +69,12 @@ def shown(text: str) -> str:
 def runs_in_machine(detail: Detail) -> bool:
     """Whether a job was given the means to save its machine."""
     return detail.checkpoint == CHECKPOINT and METADATA in detail.context
+
+
+def option(detail: Detail) -> int:
+    """Which of its options a job was given; 0 if none."""
+    text = detail.context.get(OPTION, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 3 else 0
 
 
 def machine_bytes(detail: Detail) -> int:

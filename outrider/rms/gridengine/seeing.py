@@ -152,6 +152,7 @@ def _job(
         machine_bytes=context.machine_bytes(detail),
         tasks=1 if is_placed else count(row.task),
         queue=_queue(detail, row, settings),
+        option=context.option(detail),
     )
 
 

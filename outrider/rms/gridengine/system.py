@@ -8,6 +8,7 @@ from dataclasses import replace
 from cachemgr.base.clock import WallClock
 from outrider.core.model import Resources
 from outrider.rms.base import (
+    NOTHING,
     JobState,
     Refused,
     RmsJob,
@@ -176,31 +177,42 @@ class GridEngine:
             # Ends the state E of a start that failed.
             self._commands.attempt("qmod", "-cj", job)
 
-    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> None:
+    def resize(
+        self, job: str, nodes_wanted: int, limit_s: int, each: Resources = NOTHING, option: int = 0
+    ) -> None:
+        """Processors are slots, so `each` needs an environment that gives as many; memory is what a node has
+        free, as of machines (mem_free)."""
         snapshot = self._snapshot_for(job)
         found = self._job(snapshot, job)
-        if (found.nodes_wanted, found.limit_s) == (nodes_wanted, limit_s):
+        resources = found.resources.with_amounts(Resources.of(cpus=each["cpus"]))
+        is_known = option in (0, found.option) and resources == found.resources
+        if is_known and (found.nodes_wanted, found.limit_s) == (nodes_wanted, limit_s):
             return
         self._not_on_nodes(found, "resized")
         if job != _number(job) or found.tasks > 1:
             raise Refused(f"job {job} is one of an array: its size is that of all")
         if limit_s < 1:
             raise Refused(f"a limit of {limit_s} s is too short: ask for 1 or more")
-        fitting = [node for node in snapshot.sight.nodes if has_room(node.capacity, found.resources)]
+        fitting = [node for node in snapshot.sight.nodes if has_room(node.capacity, resources)]
         if not 1 <= nodes_wanted <= len(fitting):
             raise Refused(
-                f"a job on {nodes_wanted} nodes with {found.resources} on each can never start: "
+                f"a job on {nodes_wanted} nodes with {resources} on each can never start: "
                 f"{len(fitting)} nodes have that"
             )
         wishes = seeing.own_wishes(snapshot.details[_number(job)], self._settings)
         # All requests are said again, since -l replaces them all.
         requests = dict(wishes.requests) | {"h_rt": str(limit_s)}
-        slots = submitting.slots(nodes_wanted, found.resources, self._settings)
+        if each["memory_mib"]:
+            short, long = context.MEMORY[::-1]
+            requests.pop(short, None)
+            requests[long] = f"{each['memory_mib']}M"
+        slots = submitting.slots(nodes_wanted, resources, self._settings)
         alone = self._settings.environment(1)
-        if not slots and found.nodes_wanted > 1 and alone is not None:
+        if not slots and (found.nodes_wanted, found.resources["cpus"]) != (1, 1) and alone is not None:
             # A job keeps its environment, and with it the slots that it had.
             slots = ["-pe", alone, "1"]
-        self._alter(found, *slots, "-l", submitting.requests(requests))
+        mark = ["-ac", f"{context.OPTION}={option}"] if option else []
+        self._alter(found, *slots, "-l", submitting.requests(requests), *mark)
 
     def note(self, job: str, text: str, start_s: int | None = None) -> None:
         self._context(job, context.NOTE, context.shown(text))

@@ -40,7 +40,7 @@ def expected(record: JobRecord, start_s: int | None, now_s: int) -> tuple[JobRec
     return held, "Priority=0", f"StartTime=uts{begin_s if begin_s < now_s + HELD_BEGIN_S else now_s}"
 
 
-def size_of(nodes: int, resources: Resources, minutes: int) -> list[str]:
+def size_of(nodes: int, resources: Resources, minutes: int, *, has_cpus: bool = False) -> list[str]:
     """What an update says of a job that is to have so many nodes, with these resources on each: one task on
     a node, as jobs that we hand over have."""
     # Said again, memory is counted anew for all nodes together, by which a look knows it.
@@ -51,6 +51,8 @@ def size_of(nodes: int, resources: Resources, minutes: int) -> list[str]:
         f"NumCPUs={nodes * max(1, resources['cpus'])}",
         f"TimeLimit={minutes}",
         *memory,
+        # Of a task, so that no node gives more of the sum than another.
+        *([f"CPUsPerTask={resources['cpus']}", f"MinCPUsNode={resources['cpus']}"] if has_cpus else []),
     ]
 
 

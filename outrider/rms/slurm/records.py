@@ -24,7 +24,7 @@ MOST_COMMENT = 1024
 """Characters that Slurm takes."""
 MOST_RECORD = 65_536
 _CARRIED = "outrider-record="
-_TICKET = re.compile(r"(?:^| )outrider-ticket=(\S*)\s*$")
+_TICKET = re.compile(r"(?:^| )(?:outrider-option=\d{1,2} )?outrider-ticket=(\S*)\s*$")
 Plain = dict[str, object]
 
 
@@ -44,7 +44,7 @@ class JobRecord:
     `begin_s` is the user's own --begin. `is_stopped`: the submit filter holds it by its priority, since its
     user has named a deadline, or the service has requeued it so. `is_expected`: the service has, so that its
     begin can be the start that is expected. `priority` is what it was started with before that; 0 if it was
-    not. `saved` is there once its machine has been told to save itself.
+    not. `saved` is there once its machine has been told to save itself. `option`: whose size it was given.
     """
 
     sentence: str = ""
@@ -58,6 +58,7 @@ class JobRecord:
     priority: int = 0
     wish: NodeWish | None = None
     saved: SavedMachine | None = None
+    option: int = 0
     others: tuple[tuple[str, str], ...] = ()
 
     def said(self, sentence: str) -> JobRecord:
@@ -126,10 +127,11 @@ def ticket_in(comment: str) -> str:
     return found[1] if found else ""
 
 
-def with_ticket(comment: str, text: str) -> str:
-    """The user's own Comment, and this ticket as its last word."""
+def with_ticket(comment: str, text: str, option: int = 0) -> str:
+    """The user's own Comment, the option that a prolog tells the job, and this ticket as the last word."""
     own = "" if comment.startswith(_CARRIED) else _TICKET.sub("", comment)
-    return f"{own} outrider-ticket={text}".lstrip() if text else own
+    which = f" outrider-option={option}" if option else ""
+    return f"{own}{which} outrider-ticket={text}".lstrip() if text else own
 
 
 def _json(record: JobRecord) -> str:
@@ -155,6 +157,8 @@ def _json(record: JobRecord) -> str:
     if record.saved is not None:
         saved = record.saved
         plain["saved"] = [saved.node, saved.limit_s, saved.run_s, saved.asked_s]
+    if record.option:
+        plain["option"] = record.option
     plain |= {name: json.loads(text) for name, text in record.others}
     return json.dumps(plain, separators=(",", ":"))
 
@@ -172,7 +176,7 @@ def _read(text: str) -> Plain | None:
 def _record(sentence: str, plain: Mapping[str, object]) -> JobRecord:
     known = {
         "outrider", "metadata", "tag", "held", "stopped", "expected", "suspended", "begin", "wish",
-        "priority", "saved",
+        "priority", "saved", "option",
     }  # fmt: skip
     metadata, tag = plain.get("metadata"), plain.get("tag")
     return JobRecord(
@@ -187,6 +191,7 @@ def _record(sentence: str, plain: Mapping[str, object]) -> JobRecord:
         priority=_positive(plain.get("priority")),
         wish=_wish(plain.get("wish")),
         saved=_saved(plain.get("saved")),
+        option=_positive(plain.get("option")),
         others=tuple((name, json.dumps(value)) for name, value in plain.items() if name not in known),
     )
 

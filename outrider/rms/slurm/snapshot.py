@@ -153,6 +153,7 @@ class SlurmSnapshot:
             tasks=job.tasks,
             is_blocked=is_blocked,
             queue=job.partitions[0] if job.partitions else "",
+            option=job.record.option,
         )
 
     def _report(self, *findings: str) -> None:

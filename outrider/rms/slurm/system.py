@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from cachemgr.base.clock import WallClock
 from outrider.core.model import Resources
-from outrider.rms.base import Refused, RmsReservation, Sight, Submission, Unavailable
+from outrider.rms.base import NOTHING, Refused, RmsReservation, Sight, Submission, Unavailable
 from outrider.rms.commands import AccountOf
 from outrider.rms.saved import saved_again
 from outrider.rms.slurm.asking import Standing, check_not_over, check_run, standing, state_now
@@ -136,22 +136,29 @@ class SlurmSystem:
                 if nodes and not set(found.nodes) <= set(nodes):
                     raise Refused(f"job {job} runs on {', '.join(found.nodes)} by now")
 
-    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> None:
+    def resize(
+        self, job: str, nodes_wanted: int, limit_s: int, each: Resources = NOTHING, option: int = 0
+    ) -> None:
         """By nodes, tasks and processors in one update: any of them alone would contradict the others."""
         with self._guard:
             found, known = self._standing(job), self._seen.job(job)
             minutes = -(-limit_s // 60)
-            if (known.nodes_wanted, known.limit_s) == (nodes_wanted, 60 * minutes):
+            resources = known.resources.with_amounts(each)
+            is_known = option in (0, known.record.option) and resources == known.resources
+            if is_known and (known.nodes_wanted, known.limit_s) == (nodes_wanted, 60 * minutes):
                 return
             self._check_waits(found, known, "resized")
             if known.array or known.tasks > 1:
                 raise Refused(f"job {job} is one of an array: its size is that of all")
             if limit_s < 1:
                 raise Refused(f"a limit of {limit_s} s is too short: ask for 1 or more")
-            self._check_can_start(nodes_wanted, known.resources)
-            parts = size_of(nodes_wanted, known.resources, minutes)
-            self._write(found, known, None, *parts)
-            changed = replace(self._seen.job(job), nodes_wanted=nodes_wanted, limit_s=60 * minutes)
+            self._check_can_start(nodes_wanted, resources)
+            parts = size_of(nodes_wanted, resources, minutes, has_cpus=bool(each["cpus"]))
+            record = replace(known.record, option=option) if option and known.is_managed else None
+            self._write(found, known, record, *parts)
+            changed = replace(
+                self._seen.job(job), nodes_wanted=nodes_wanted, limit_s=60 * minutes, resources=resources
+            )
             self._seen.keep(changed)
 
     def note(self, job: str, text: str, start_s: int | None = None) -> None:
@@ -445,7 +452,7 @@ class SlurmSystem:
 
 def _with_ticket(known: SlurmJob, ticket: str) -> str:
     """A job's comment with a ticket in the place of the last one. Raises Refused."""
-    comment = with_ticket(known.comment, ticket)
+    comment = with_ticket(known.comment, ticket, known.record.option)
     if len(comment) > MOST_COMMENT:
         raise Refused(
             f"job {known.key} has a comment of {len(known.comment)} characters: with its ticket that is "

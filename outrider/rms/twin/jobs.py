@@ -59,6 +59,8 @@ class TwinJob:
     ready_s: int = 0
     """When its prolog will have ended; its work begins then."""
     leaving: Leaving | None = None
+    option: int = 0
+    """The one of its options whose size it was given."""
     wants_to_go_on: bool = False
     """Resumed while it was still being saved."""
     done_s: int = 0
@@ -108,4 +110,5 @@ class TwinJob:
             can_be_signalled=True,
             can_save=True,
             queue=self.queue or MAIN_QUEUE,
+            option=self.option,
         )

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from cachemgr.base.clock import Clock
+from outrider.core.model import Resources
 from outrider.rms.base import (
+    NOTHING,
     JobState,
     Refused,
     RmsNode,
@@ -152,18 +154,25 @@ class Twin:
             holders = Holder if world.rules.release_ends_all_holds else (Holder.OURS, Holder.SYSTEM)
             world.lift(found, holders)
 
-    def resize(self, job: str, nodes_wanted: int, limit_s: int) -> None:
+    def resize(
+        self, job: str, nodes_wanted: int, limit_s: int, each: Resources = NOTHING, option: int = 0
+    ) -> None:
         with self._call("resize"):
             world, found = self._world, self._found(job)
-            wanted = replace(found.submission, nodes_wanted=nodes_wanted, limit_s=limit_s)
-            if wanted == found.submission:
+            resources = found.submission.resources.with_amounts(each)
+            wanted = replace(
+                found.submission, nodes_wanted=nodes_wanted, limit_s=limit_s, resources=resources
+            )
+            if wanted == found.submission and option in (0, found.option):
                 return
             self._check_waits(found, "resized")
             asking.check_size(world, wanted, found.eligible)
-            found.submission = wanted
+            before = found.submission
+            found.submission, found.option = wanted, option or found.option
             if found.wanted_nodes and len(found.wanted_nodes) < nodes_wanted:
                 found.wanted_nodes = ()
-            world.log_change("resized", job, f"{nodes_wanted} nodes for {limit_s} s")
+            if wanted != before:
+                world.log_change("resized", job, f"{nodes_wanted} nodes for {limit_s} s")
 
     def note(self, job: str, text: str, start_s: int | None = None) -> None:
         with self._call("note"):

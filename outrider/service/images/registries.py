@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from cachemgr.base.clock import Clock
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.registry.manifests import Container, not_one_file
+from cachemgr.fetch.registry.manifests import Blob, Container, not_one_file
 from cachemgr.fetch.registry.references import SCHEMES, Reference, read_reference
 from cachemgr.fetch.registry.session import FoundBlob, FoundContainer, RegistrySettings, Session
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.uris import Location
 from outrider.core.model import ImagePart
 from outrider.service.images.buckets import Asker, may_use
-from outrider.service.images.containers.conversion import AS_IT_IS
+from outrider.service.images.containers.conversion import AS_IT_IS, AS_LAYERS
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.containers.made import MadeImage, Recipe
 from outrider.service.images.logins import Logins, host_of
@@ -26,11 +27,12 @@ from outrider.service.images.secrets.sitelogins import SiteLogins
 from outrider.service.images.web import LOOK_S
 from outrider.service.ports import FoundImage, ImageTrouble, LoginFault, Unread
 
+if TYPE_CHECKING:
+    from cachemgr.fetch.ports import Stream
+
 __all__ = ["SCHEMES", "Entrance", "look"]
 
 FORMATS = ("squashfs", "sif")
-AS_LAYERS = "layers"
-"""The format of what stays a manifest with its layers, for container runtimes on the nodes."""
 CLOSED = (401, 403, 404)
 """What a registry says of what not everybody may pull; some say that it is not there."""
 
@@ -96,7 +98,8 @@ def look(location: Location, entrance: Entrance, image_format: str = "") -> Foun
         recipe = Recipe(manifest=found.manifest, format=AS_IT_IS, tool="", scope=seen.scope)
         return _brought(seen, Container(found.blob, (found.blob,)), recipe, converter, entrance.uid)
     if image_format == AS_LAYERS:
-        return _in_layers(seen, found)
+        image = _in_layers(seen, found)
+        return image if seen.is_open else _brought_in_layers(seen, found, image, converter, entrance.uid)
     if converter is None:
         raise _trouble(reference, not_one_file(reference, found.container))
     wanted = image_format or converter.default_format
@@ -110,12 +113,7 @@ def look(location: Location, entrance: Entrance, image_format: str = "") -> Foun
 
 
 def _in_layers(seen: _Seen, found: FoundContainer) -> FoundImage:
-    """The image as it is. Nodes fetch it themselves, so it has to be one that everybody may pull."""
-    if not seen.is_open:
-        raise ImageTrouble(
-            f"the image {seen.reference} is private, and nodes fetch layers in nobody's name: leave out "
-            "`format: layers`, so that it is converted"
-        )
+    """The image as it is."""
     blobs = {blob.digest: blob for blob in (found.container.config, *found.container.layers)}
     parts = tuple(ImagePart(key=blob.digest, size_bytes=blob.size_bytes) for blob in blobs.values())
     return FoundImage(
@@ -125,6 +123,60 @@ def _in_layers(seen: _Seen, found: FoundContainer) -> FoundImage:
         uri=seen.uri,
         parts=parts,
     )
+
+
+def _brought_in_layers(
+    seen: _Seen, found: FoundContainer, image: FoundImage, converter: Converter | None, uid: int
+) -> FoundImage | Unread:
+    """One that nodes may not fetch themselves: the head brings its blobs and its manifest."""
+    if converter is None:
+        raise ImageTrouble(
+            f"the image {seen.reference} is private, and nodes could not fetch it: ask the administrators "
+            "for conversions.address"
+        )
+    recipe = Recipe(manifest=found.manifest, format=AS_LAYERS, tool="", scope=seen.scope)
+    if converter.find(recipe) is not None:
+        return image
+    blobs = {blob.digest: blob for blob in (found.container.config, *found.container.layers)}
+    whole = Container(Blob(found.manifest, len(found.body)), tuple(blobs.values()))
+    source = _WithManifest(seen.session, found)
+
+    def read(is_wanted: Callable[[], bool]) -> FoundImage:
+        converter.make(str(seen.reference), whole, recipe, source, uid, is_wanted)
+        return image
+
+    return Unread(read=read, close=lambda: None)
+
+
+@dataclass(frozen=True, slots=True)
+class _WithManifest:
+    """A registry's blobs, and the manifest that it has given already."""
+
+    session: Session
+    found: FoundContainer
+
+    def open(self, digest: str, offset: int, size_bytes: int, timeout_s: float) -> Stream:
+        if digest == self.found.manifest:
+            return _Body(self.found.body)
+        return self.session.open(digest, offset, size_bytes, timeout_s)
+
+
+class _Body:
+    """Bytes that are here already, as an answer's."""
+
+    start_bytes = 0
+
+    def __init__(self, data: bytes) -> None:
+        self._left = memoryview(data)
+
+    def read_into(self, block: memoryview, timeout_s: float) -> int:
+        count = min(len(block), len(self._left))
+        block[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def _seen(reference: Reference, entrance: Entrance) -> _Seen:

@@ -52,7 +52,7 @@ def plain_python() -> Iterator[tuple[str, ...]]:
     with tempfile.TemporaryDirectory(prefix="plain-", dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        subprocess.run([system, "-m", "venv", "--without-pip", name], check=True, timeout=60)
+        subprocess.run([system, "-m", "venv", "--without-pip", name], check=True, timeout=240)
         (next(folder.glob("lib/python3*/site-packages")) / "ours.pth").write_text(f"{packages}\n{ROOT}\n")
         who = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "TMPDIR=/tmp")
         yield (*who, str(folder / "bin" / "python"))
@@ -92,7 +92,7 @@ def test_help_names_the_short_form(name: str) -> None:
 
 def test_log_that_is_missing_is_named() -> None:
     argv = [sys.executable, "bench/backfill.py", "nowhere.swf"]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=240)
 
     assert done.returncode == NOT_MEASURED
     assert "OUTRIDER_DATA" in done.stdout

@@ -110,7 +110,7 @@ def test_sif_has_its_file_system_where_apptainer_looks_for_it(
         ["sh", "-c", f'. {script}; printf "%s|%s" "$PATH" "$WORDS"'],
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=240,
     )
     assert shell.stdout == b'/opt/bin|it\'s "so"'
     assert 'exec /opt/bin/run "$@"' in (tree / ".singularity.d/runscript").read_text()

@@ -60,7 +60,7 @@ int main(int count, char **words) {
 def test_names_are_those_of_the_tools(uri: str, style: str, expected: list[str] | None) -> None:
     if expected is None:
         argv = ["sh", "-c", 'printf %s "$1" | md5sum', "sh", uri]
-        told = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout.split()[0]
+        told = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=240).stdout.split()[0]
         expected = [f"{told}.simg"]
 
     assert list(names(uri, style)) == expected

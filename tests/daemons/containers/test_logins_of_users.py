@@ -36,6 +36,10 @@ from tests.unit.service.daemon.fakes import PATIENCE_S, eventually
 HTPASSWD = "ada:$2b$05$eSVVn0hmitf9fCRWAQ358.Zepuudzy1syBrsaTXneISEZeyfZERHi\n"
 
 
+PLAIN = "application/vnd.oci.image.layer.v1.tar"
+LAYERS = [layer(entry("common", b"c" * 5_000)), layer(entry("own", b"o" * 3_000))]
+
+
 class ClosedSite(ConvertingProgram):
     """A service whose users have images at a registry that lets nobody in without a password."""
 
@@ -75,6 +79,7 @@ def _site(tmp_path: Path, patched: pytest.MonkeyPatch) -> Iterator[tuple[ClosedS
     data = tmp_path / "data"
     with running(data) as plain:
         push(plain, "team/private", [layer(entry("a", b"private"))])
+        push(plain, "team/layers", LAYERS, kind=PLAIN, packed=lambda data: data)
         push(plain, "team/swept", [layer(entry("a", b"swept"))])
     (tmp_path / "htpasswd").write_text(HTPASSWD)
     section: dict[str, object] = {"auth": {"htpasswd": {"realm": "test", "path": str(tmp_path / "htpasswd")}}}
@@ -117,6 +122,25 @@ def test_private_image_is_on_the_nodes_and_its_password_is_nowhere(site: tuple[C
     assert len(program.copies()) == 2
     assert program.traces() == []
     assert program.ask("DELETE", f"/v1/reservations/{decision['name']}", key="k3")[0] == 200
+    assert program.outrider("logout", host).returncode == 0
+
+
+def test_private_image_stays_in_its_layers_and_each_node_has_all_of_them(
+    site: tuple[ClosedSite, str],
+) -> None:
+    program, host = site
+    right = program.outrider("login", host, "--username", "ada", "--password-stdin", stdin=f"{PASSWORD}\n")
+
+    status, decision = program.reserve(
+        f"docker://{host}/team/layers:v1", "layers", ", private: true, format: layers"
+    )
+    program.await_image(decision["name"])
+
+    assert (right.returncode, status) == (0, 201), decision
+    nodes = program.folder / "s/embedded/nodes"
+    for data in LAYERS:
+        assert len([path for path in nodes.rglob("data") if path.read_bytes() == data]) == 2
+    assert program.ask("DELETE", f"/v1/reservations/{decision['name']}", key="k4")[0] == 200
     assert program.outrider("logout", host).returncode == 0
 
 

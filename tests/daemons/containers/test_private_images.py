@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,6 +124,29 @@ def test_digest_of_a_private_image_gives_nobody_its_content(closed: Closed) -> N
     assert closed.head.made.path_for(made.digest, digest_of(b"another"), repository) is None
     again = Head(closed.path.parent / "conversions")
     assert again.made.path_for(made.digest, manifest, repository) == closed.head.path(made)
+
+
+def test_private_image_in_its_layers_is_brought_to_the_head_blob_by_blob(closed: Closed) -> None:
+    closed.logins.add(ADA, closed.registry.address, "ada", PASSWORD)
+    uri = closed.uri("layers")
+
+    found = closed.head.ask(uri, "layers", is_private=True)
+    again = closed.head.ask(uri, "layers", is_private=True)
+
+    assert (found.format, again) == ("layers", found)
+    assert found.digest == found.uri.rpartition("@")[2]
+    manifest = json.loads(closed.head.path(found).read_bytes())
+    assert digest_of(closed.head.path(found).read_bytes()) == found.digest
+    named = [manifest["config"]["digest"], *(each["digest"] for each in manifest["layers"])]
+    assert [part.key for part in found.parts] == named
+    for part in found.parts:
+        path = closed.head.made.path_of(part.key)
+        assert path is not None
+        assert digest_of(path.read_bytes()) == part.key
+    assert "lets nobody read" in closed.head.refusal(uri, "layers", uid=BOB, is_private=True)
+    repository = f"{closed.registry.address}/team/layers"
+    assert closed.head.made.path_for(found.digest, found.digest, repository) == closed.head.path(found)
+    assert closed.head.made.path_for(found.digest, found.digest, "evil.example.org/x") is None
 
 
 def test_password_is_nowhere_but_sealed(closed: Closed) -> None:

@@ -64,7 +64,10 @@ def read_as(uid: int, path: str) -> bytes | None:
     program = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read(4096))"
     argv = ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups"]
     done = subprocess.run(
-        [*argv, sys.executable, "-I", "-S", "-c", program, path], capture_output=True, timeout=60, check=False
+        [*argv, sys.executable, "-I", "-S", "-c", program, path],
+        capture_output=True,
+        timeout=240,
+        check=False,
     )
     return done.stdout if done.returncode == 0 else None
 

@@ -24,7 +24,7 @@ HOOKS_AND_FILTERS = ("prolog", "epilog", "plugins/slurm", "plugins/gridengine")
 def read(installed: Path, function: str, *words: str) -> bytes:
     """What the installers get in the environment."""
     argv = [str(installed / "bin/python"), "-I", "-c", READ.format(function), *words]
-    return subprocess.run(argv, capture_output=True, check=True, timeout=60, cwd="/").stdout
+    return subprocess.run(argv, capture_output=True, check=True, timeout=240, cwd="/").stdout
 
 
 def files_of_packages() -> list[tuple[str, str]]:
@@ -65,6 +65,6 @@ def test_environment_runs_what_was_installed_and_not_the_sources(installed: Path
     words = "import outrider, cachemgr, yaml; print(outrider.__file__, cachemgr.__file__)"
 
     argv = [str(installed / "bin/python"), "-I", "-c", words]
-    printed = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60, cwd=ROOT).stdout
+    printed = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=240, cwd=ROOT).stdout
 
     assert [path.startswith(f"{installed}/") for path in printed.split()] == [True, True]

@@ -77,6 +77,6 @@ def other_namespace() -> Iterator[None]:
 
 
 def run(*argv: str) -> None:
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=240)
     if done.returncode:
         raise AssertionError(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr}")

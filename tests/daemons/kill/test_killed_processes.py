@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from bench.stress import StressAnswers, faults, make_pool, round_of
-from tests.amount import examples
+from tests.amount import few
 from tests.daemons.kill.loopdisk import mounted
 
-ROUNDS = int(os.environ.get("OUTRIDER_KILL_ROUNDS", examples(100)))
+ROUNDS = int(os.environ.get("OUTRIDER_KILL_ROUNDS", few(100)))
 MOST_ROUNDS = 10 * ROUNDS
 OWNERS = ["job 1", "job 2", "job 3"]
 

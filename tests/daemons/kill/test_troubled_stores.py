@@ -55,7 +55,7 @@ def make_newer(path: Path) -> None:
         f"import os, sqlite3; c = sqlite3.connect({str(path)!r}, isolation_level=None); "
         "c.execute('INSERT INTO schema VALUES (99, 0)'); os._exit(0)"
     )
-    subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True, timeout=240)
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], None], int, str]] = {

@@ -104,11 +104,11 @@ def assembled(source: str, folder: Path) -> bytes:
     """Machine code of a boot sector."""
     text, thing, binary = folder / "sector.S", folder / "sector.o", folder / "sector.bin"
     text.write_text(source)
-    subprocess.run(["as", "--32", str(text), "-o", str(thing)], check=True, timeout=60)
+    subprocess.run(["as", "--32", str(text), "-o", str(thing)], check=True, timeout=240)
     subprocess.run(
         ["ld", "-m", "elf_i386", "-Ttext", "0x7c00", "--oformat", "binary", str(thing), "-o", str(binary)],
         check=True,
-        timeout=60,
+        timeout=240,
     )
     return binary.read_bytes()
 

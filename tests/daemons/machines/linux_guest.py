@@ -87,7 +87,7 @@ def linux_guest() -> LinuxGuest:
 
 def _candidate(package: str) -> str:
     told = subprocess.run(
-        ["apt-cache", "policy", package], capture_output=True, text=True, timeout=60, check=True
+        ["apt-cache", "policy", package], capture_output=True, text=True, timeout=240, check=True
     )
     found = re.search(r"Candidate: (\S+)", told.stdout)
     assert found is not None, f"apt knows no {package}: run apt-get update"
@@ -105,7 +105,7 @@ def _make(folder: Path) -> None:
     packages = folder / "packages"
     packages.mkdir()
     depends = subprocess.run(
-        ["apt-cache", "depends", KERNEL_PACKAGE], capture_output=True, text=True, timeout=60, check=True
+        ["apt-cache", "depends", KERNEL_PACKAGE], capture_output=True, text=True, timeout=240, check=True
     )
     kernel = re.search(r"Depends: (linux-image-\S+)", depends.stdout)
     assert kernel is not None, depends.stdout
@@ -127,7 +127,7 @@ def _unpack_kernel(vmlinuz: Path, target: Path) -> None:
     data = vmlinuz.read_bytes()
     at = data.index(LZ4_MAGIC)
     # After the packed kernel stands more, of which lz4 complains when it has written everything.
-    unpacked = subprocess.run(["lz4", "-dc"], input=data[at:], capture_output=True, timeout=60, check=False)
+    unpacked = subprocess.run(["lz4", "-dc"], input=data[at:], capture_output=True, timeout=240, check=False)
     assert unpacked.stdout.startswith(b"\x7fELF"), unpacked.stderr[-300:]
     target.write_bytes(unpacked.stdout)
 
@@ -153,7 +153,7 @@ def _make_initrd(root: Path, target: Path) -> None:
 
 
 def _add_ssh(tree: Path) -> None:
-    told = subprocess.run(["ldd", *PROGRAMS], capture_output=True, text=True, timeout=60, check=True).stdout
+    told = subprocess.run(["ldd", *PROGRAMS], capture_output=True, text=True, timeout=240, check=True).stdout
     for path in {*PROGRAMS, *re.findall(r"(/\S+) \(0x", told)}:
         (tree / path[1:]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, tree / path[1:])
@@ -165,5 +165,7 @@ def _add_ssh(tree: Path) -> None:
 def _pack(tree: Path, target: Path) -> None:
     names = "\n".join([".", *sorted(str(path.relative_to(tree)) for path in tree.rglob("*"))])
     line = ["cpio", "--quiet", "-o", "-H", "newc"]
-    packed = subprocess.run(line, cwd=tree, input=names.encode(), capture_output=True, check=True, timeout=60)
+    packed = subprocess.run(
+        line, cwd=tree, input=names.encode(), capture_output=True, check=True, timeout=240
+    )
     target.write_bytes(packed.stdout)

@@ -114,7 +114,7 @@ def test_copy_of_a_suspended_machine_never_runs(engine: Engine, counter: str) ->
     engine("start", "a", "--wish", counter)
     engine.wait_until_counted("a", 3)
     engine("suspend", "a")
-    subprocess.run(["cp", "-a", engine.machines / "a", engine.machines / "b"], check=True, timeout=60)
+    subprocess.run(["cp", "-a", engine.machines / "a", engine.machines / "b"], check=True, timeout=240)
 
     assert "is a copy of the machine at node:" in engine.refused("resume", "b")
     assert "is a copy" in engine.refused("give", "b", "--to", "node:/elsewhere")

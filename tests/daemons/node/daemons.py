@@ -69,7 +69,7 @@ def pythons() -> list[str]:
     for path in found:
         if not Path(path).exists():
             continue
-        told = subprocess.run([path, "-I", "-S", "-c", ask], capture_output=True, text=True, timeout=60)
+        told = subprocess.run([path, "-I", "-S", "-c", ask], capture_output=True, text=True, timeout=240)
         if told.returncode == 0 and tuple(map(int, told.stdout.split())) >= (3, 9):
             versions.setdefault(told.stdout.strip(), path)
     return [versions[version] for version in sorted(versions)]

@@ -229,7 +229,7 @@ def test_lease_lasts_as_long_as_a_job_may(daemon: Inside) -> None:
 
 def hook(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-I", "-S", HOOK, *arguments]
-    return subprocess.run(command, env={}, cwd="/", capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env={}, cwd="/", capture_output=True, text=True, timeout=240)
 
 
 def test_hook_claims_and_releases(daemon: Inside) -> None:

@@ -31,7 +31,7 @@ A = "http://x/a"
 def hook(*arguments: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
     """Run as a batch system does: no environment, another working directory."""
     command = [python, "-I", "-S", HOOK, *arguments]
-    return subprocess.run(command, env={}, cwd="/", capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env={}, cwd="/", capture_output=True, text=True, timeout=240)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_two_modules_are_imported_and_no_more(python: str) -> None:
         f"source = compile(open({HOOK!r}, 'rb').read(), 'hook.py', 'exec')\n"
         "exec(source, {'__name__': 'hook'}); print(*sorted(set(sys.modules) - before))"
     )
-    done = subprocess.run([python, "-I", "-S", "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([python, "-I", "-S", "-c", program], capture_output=True, text=True, timeout=240)
 
     assert done.stderr == ""
     assert set(done.stdout.split()) - {"__future__", "posix"} == {"_json", "_socket"}

@@ -211,7 +211,7 @@ def test_second_daemon_of_one_pool_is_refused_whatever_path_leads_there(
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
 
     assert second.returncode == InUse.exit_code
@@ -280,7 +280,7 @@ def test_second_daemon_refuses_while_the_first_lives(outside: Start) -> None:
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
 
     assert second.returncode == InUse.exit_code

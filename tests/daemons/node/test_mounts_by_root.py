@@ -61,7 +61,7 @@ def mounter(folder: Path, daemon: Outside) -> str:
 
 def hook(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-I", "-S", str(ROOT / "cachemgr" / "hook.py"), *arguments]
-    return subprocess.run(command, env={}, cwd="/", capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env={}, cwd="/", capture_output=True, text=True, timeout=240)
 
 
 def prepared(daemon: Outside, *more: str) -> subprocess.CompletedProcess[str]:
@@ -122,10 +122,10 @@ def test_mounting_is_for_root_and_for_instances_alone(daemon: Outside, mounter: 
         [sys.executable, "-I", "-S", mounter, "mount", "../../etc"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     unknown = subprocess.run(
-        [sys.executable, "-I", "-S", mounter, "mount", "0" * 32], capture_output=True, text=True, timeout=60
+        [sys.executable, "-I", "-S", mounter, "mount", "0" * 32], capture_output=True, text=True, timeout=240
     )
 
     def mount_as_user() -> str:
@@ -160,7 +160,9 @@ def test_pipe_in_place_of_a_record_does_not_stop_root(daemon: Outside, mounter: 
     os.mkfifo(home / "instance.json")
 
     for words in (("mount", "0" * 32), ("unmount", "job:1")):
-        ended = subprocess.run([sys.executable, "-I", "-S", mounter, *words], capture_output=True, timeout=60)
+        ended = subprocess.run(
+            [sys.executable, "-I", "-S", mounter, *words], capture_output=True, timeout=240
+        )
         assert ended.returncode in (0, 3), ended.stderr
     os.unlink(home / "instance.json")
     home.rmdir()

@@ -360,7 +360,7 @@ def test_tickets_are_good_while_the_nodes_clock_is_off(
 def relay_status(node: Inside, digest: str, ticket: str) -> int:
     assert node.daemon is not None
     assert node.daemon.relay is not None
-    connection = http.client.HTTPConnection("127.0.0.1", node.daemon.relay.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", node.daemon.relay.port, timeout=240)
     with closing(connection):
         connection.request(
             "HEAD", f"/v1/images/sha256:{digest}", headers={"Authorization": f"Outrider {ticket}"}

@@ -68,7 +68,7 @@ def test_interrupted_add_goes_on_in_the_daemon_and_can_be_cancelled(node: Node, 
     with node.begun("add", str(image), *SLOW) as waiting:
         until(lambda: states(node).get(image.name) == "running", lambda: node.run("transfers"))
         waiting.send_signal(signal.SIGINT)
-        _, said = waiting.communicate(timeout=60)
+        _, said = waiting.communicate(timeout=240)
 
         assert waiting.returncode == 130
     number = said.split("transfer ")[1].split()[0]
@@ -197,7 +197,7 @@ def public(node: Node) -> Iterator[list[str]]:
 def as_user(user: str, command: list[str], *words: str) -> Outcome:
     done = subprocess.run(
         [*command, *words], user=user, group=pwd.getpwnam(user).pw_gid, extra_groups=[], cwd="/",
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     return Outcome(done.returncode, done.stdout, done.stderr)
 
@@ -277,7 +277,7 @@ def test_daemon_of_root_becomes_the_user_whose_pool_it_serves(public: list[str])
                 added = as_user("root", command, "add", f"{folder}/a.img")
             finally:
                 daemon.terminate()
-            _, said = daemon.communicate(timeout=60)
+            _, said = daemon.communicate(timeout=240)
         owners = {path.stat().st_uid for path in (Path(folder) / "pool").rglob("*")}
 
     assert added.code == daemon.returncode == 0

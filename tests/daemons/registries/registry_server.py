@@ -159,7 +159,7 @@ class Registry:
     def ask(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, str]]:
-        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=240)
         try:
             line.request(method, path, body, dict(headers or {}))
             answer = line.getresponse()

@@ -173,6 +173,69 @@ def test_mirror_gives_nothing_without_a_login_and_no_private_image_to_another_us
     assert pull(daemon, "team/public:v1", tmp_path / "all", bob).returncode == 0
 
 
+def handed_out(folder: Path, registry: Registry, layers: list[bytes]) -> tuple[str, str]:
+    """An image that the head has brought, in the folder where it hands it out; its manifest's digest."""
+    digest = push(registry, "team/brought", layers)
+    (folder / "made").mkdir()
+    blobs = json.loads(registry.blob_path(digest).read_bytes())
+    for each in (digest, blobs["config"]["digest"], *(layer["digest"] for layer in blobs["layers"])):
+        (folder / "made" / each.removeprefix("sha256:")).write_bytes(registry.blob_path(each).read_bytes())
+    return f"file://{folder}/made/{digest.removeprefix('sha256:')}", digest
+
+
+def test_private_image_of_the_heads_is_for_its_readers_and_its_layers_are_nobody_elses(
+    registry: Registry, start: Callable[..., Inside], folder: Path, tmp_path: Path
+) -> None:
+    daemon, other = start(), ALICE + 1
+    source, digest = handed_out(folder, registry, [COMMON[0], FIRST])
+    uri = f"docker://{registry.address}/team/brought:v1@{digest}"
+    given = {"uri": uri, "digest": digest, "format": "layers", "sources": [source], "wait": True}
+    daemon.ask("add", **given, pin=pin("one"), readers={"uids": [ALICE], "gids": []})
+
+    own = pull(daemon, f"team/brought@{digest}", tmp_path / "own", login(daemon, tmp_path, ALICE))
+    others = pull(daemon, f"team/brought@{digest}", tmp_path / "others", login(daemon, tmp_path, other))
+    # Whoever has shown the head a right to it reads it from then on.
+    vouched = {"uri": uri, "digest": digest, "sources": [source], "vouched": True}
+    daemon.ask("add", **vouched, readers={"uids": [other], "gids": []})
+    later = pull(daemon, f"team/brought@{digest}", tmp_path / "later", login(daemon, tmp_path, other))
+
+    assert own.returncode == 0, own.stderr
+    assert others.returncode != 0
+    assert later.returncode == 0, later.stderr
+    assert blob_bytes(registry, "team/brought") == 0, "the node has no right there"
+
+
+def test_layer_that_came_with_a_private_image_is_everybodys_once_a_registry_sends_it_to_anybody(
+    registry: Registry, start: Callable[..., Inside], folder: Path, tmp_path: Path
+) -> None:
+    daemon = start()
+    source, digest = handed_out(folder, registry, [COMMON[0], FIRST])
+    uri = f"docker://{registry.address}/team/brought:v1@{digest}"
+    readers = {"uids": [ALICE], "gids": []}
+    daemon.ask("add", uri=uri, digest=digest, format="layers", sources=[source], readers=readers, wait=True)
+    push(registry, "team/open", [COMMON[0], SECOND])
+    # One that names a layer which its registry does not have: nothing is shown by that.
+    claimed = push(registry, "team/claims", [COMMON[0], FIRST, COMMON[1]])
+    bob = login(daemon, tmp_path, ALICE + 1)
+
+    add(daemon, registry, "team/open", pin=pin("two"))
+    pulled = pull(daemon, "team/open:v1", tmp_path / "open", bob)
+    hidden = listed(daemon)[digest_of(FIRST)]
+
+    assert pulled.returncode == 0, pulled.stderr
+    assert blob_bytes(registry, "team/open") >= len(COMMON[0]) + len(SECOND)
+    assert hidden["is_public"] is False
+    path = registry.blob_path(digest_of(FIRST))
+    path.write_bytes(bytes(len(FIRST)))
+    try:
+        with pytest.raises(CacheError):
+            add(daemon, registry, "team/claims", pin=pin("three"))
+    finally:
+        path.write_bytes(FIRST)
+    assert listed(daemon)[digest_of(FIRST)]["is_public"] is False
+    assert claimed not in listed(daemon)
+
+
 def test_layers_that_two_images_share_stay_until_both_are_given_back(
     registry: Registry, start: Callable[..., Inside]
 ) -> None:

@@ -204,7 +204,7 @@ def certified(folder: Path) -> tuple[Path, Path]:
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test"
     command += " -addext subjectAltName=IP:127.0.0.1"
     argv = [*command.split(), "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(argv, check=True, capture_output=True, timeout=60)
+    subprocess.run(argv, check=True, capture_output=True, timeout=240)
     return certificate, key
 
 

@@ -55,7 +55,7 @@ class TokenServer:
         }
         signed = f"{_packed(json.dumps(first).encode())}.{_packed(json.dumps(claims).encode())}"
         argv = ["openssl", "dgst", "-sha256", "-sign", str(self._key)]
-        done = subprocess.run(argv, input=signed.encode(), capture_output=True, check=True, timeout=60)
+        done = subprocess.run(argv, input=signed.encode(), capture_output=True, check=True, timeout=240)
         return f"{signed}.{_packed(done.stdout)}"
 
 

@@ -41,7 +41,7 @@ def machine() -> dict[str, object]:
         "name": Path("/proc/sys/kernel/hostname").read_text(),
         "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines() if "testbed" in line],
         "links": subprocess.run(
-            ["ip", "-brief", "link"], capture_output=True, text=True, timeout=60, check=True
+            ["ip", "-brief", "link"], capture_output=True, text=True, timeout=240, check=True
         ).stdout.split()[::3],
     }
 

@@ -25,7 +25,7 @@ NAME = f"line-{os.getpid()}"
 
 def told(*words: str, kind: str = "slurm", name: str = NAME) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "testbed", kind, words[0], "--name", name, *words[1:]]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
 
 
 @pytest.fixture

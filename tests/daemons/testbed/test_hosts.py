@@ -49,7 +49,7 @@ def serving(hosts: Hosts, host: int, size_bytes: int) -> Iterator[None]:
             yield
         finally:
             process.kill()
-            process.wait(timeout=60)
+            process.wait(timeout=240)
 
 
 def fetched(hosts: Hosts, host: int, other: int) -> tuple[int, float]:
@@ -98,14 +98,14 @@ def test_removed_hosts_leave_neither_namespace_nor_process(hosts: Hosts) -> None
 
     hosts.remove()
 
-    assert process.wait(timeout=60) == -9
+    assert process.wait(timeout=240) == -9
     assert [name for name in names if (FOLDER / name).exists()] == []
 
 
 def test_leftovers_of_a_killed_process_are_removed_and_living_ones_stay(hosts: Hosts) -> None:
     program = "from testbed.hosts import Hosts; import os; Hosts(2, 10**8).__enter__(); os._exit(9)"
     killed = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
-    killed.wait(timeout=60)
+    killed.wait(timeout=240)
     left = [path.name for path in FOLDER.glob(f"outrider-{killed.pid}-*")]
 
     removed = remove_leftovers()

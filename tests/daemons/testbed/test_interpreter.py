@@ -29,7 +29,7 @@ def elsewhere() -> Iterator[Path]:
     needs_slurm()
     folder = Path(tempfile.mkdtemp(prefix="outrider-python-", dir="/tmp"))
     made = folder / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(made)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(made)], check=True, timeout=240)
     yield made
     shutil.rmtree(folder)
 
@@ -38,7 +38,7 @@ def test_environment_in_tmp_makes_hosts_and_runs_on_them(elsewhere: Path) -> Non
     done = subprocess.run(
         [str(elsewhere / "bin/python"), "-c", MAKES],
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr

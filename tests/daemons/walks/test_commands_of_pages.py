@@ -78,7 +78,7 @@ def faults(words: list[str]) -> list[str]:
         return [f"{program} is a program of which nothing is known here"]
     if shutil.which(program) is None or shutil.which(HELPS[program][0]) is None:
         return []
-    done = subprocess.run(HELPS[program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(HELPS[program], capture_output=True, text=True, timeout=240, check=False)
     text = done.stdout + done.stderr
     options = [word.partition("=")[0] for word in words[1:] if re.fullmatch(r"--?[a-z][\w=-]*", word)]
     return [f"{program} has no {each}" for each in options if not re.search(rf"(?<![\w-]){each}\b", text)]

@@ -14,12 +14,12 @@ import pytest
 from outrider.core.model import Workspace
 from outrider.service.desk.state.documents import read_document, write_document
 from outrider.store.records import ReservationRecord
-from tests.amount import examples
+from tests.amount import few
 from tests.repository import ROOT
 from tests.simulation.dst.invariants import safety
 from tests.simulation.dst.simulation import Run, simulate
 
-SEEDS = int(os.environ.get("OUTRIDER_DST_SEEDS", examples(160)))
+SEEDS = int(os.environ.get("OUTRIDER_DST_SEEDS", few(160)))
 A_PART = 20
 FIRST_AND_LAST = 12
 SOMEBODY_MOVES = 43
@@ -58,7 +58,7 @@ def test_preemptible_jobs_are_asked_to_go_in_many_worlds() -> None:
 
 
 def test_harsh_worlds_keep_their_promises_too() -> None:
-    runs = [simulate(seed, is_harsh=True) for seed in range(examples(40))]
+    runs = [simulate(seed, is_harsh=True) for seed in range(few(40))]
 
     assert [f"{run.seed}: {run.violation}" for run in runs if run.violation] == []
     assert sum(run.deaths for run in runs) > len(runs)

@@ -35,7 +35,7 @@ class Scenario:
 def simgrid() -> None:
     command = [DEBIAN_PYTHON, "-c", "import simgrid"]
     try:
-        probe = subprocess.run(command, capture_output=True, timeout=60, check=False)
+        probe = subprocess.run(command, capture_output=True, timeout=240, check=False)
         is_missing = probe.returncode != 0
     except FileNotFoundError:
         is_missing = True

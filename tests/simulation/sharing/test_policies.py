@@ -174,7 +174,7 @@ def test_bare_interpreter_imports_nothing_but_cachemgr() -> None:
     )
 
     command = [sys.executable, "-I", "-S", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
 
     assert ast.literal_eval(done.stdout) == ["cachemgr", "cachemgr.pool", "cachemgr.pool.policies"]
 

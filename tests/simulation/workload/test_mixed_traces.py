@@ -148,7 +148,7 @@ def test_hash_seed_of_the_process_changes_nothing() -> None:
             env=os.environ | {"PYTHONHASHSEED": hash_seed},
             capture_output=True,
             check=True,
-            timeout=60,
+            timeout=240,
         ).stdout
         for hash_seed in ("1", "2")
     }

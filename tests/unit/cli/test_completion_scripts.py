@@ -40,7 +40,7 @@ def completed(folder: Path, *words: str) -> list[str]:
     """What bash offers for the last word."""
     (folder / "completion").write_text(script("bash", parser()))
     command = ["bash", "-c", ASK, "bash", str(folder / "completion"), "outrider", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -51,7 +51,7 @@ def completed_by_fish(folder: Path, line: str) -> list[str]:
     (folder / "completion.fish").write_text(script("fish", parser()))
     done = subprocess.run(
         ["fish", "--no-config", "-c", FISH, str(folder / "completion.fish"), line],
-        cwd=folder, capture_output=True, text=True, timeout=60, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=240, check=False,
         env={**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder)},
     )  # fmt: skip
     assert done.stderr == ""
@@ -111,7 +111,7 @@ def test_shells_read_what_the_command_prints(
     assert main(["completion", shell]) == 0
     (tmp_path / "script").write_text(capsys.readouterr().out)
     done = subprocess.run(
-        [shell, check, str(tmp_path / "script")], capture_output=True, text=True, timeout=60, check=False
+        [shell, check, str(tmp_path / "script")], capture_output=True, text=True, timeout=240, check=False
     )
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -104,7 +104,7 @@ def test_help_needs_neither_the_simulator_nor_what_is_optional() -> None:
     )
 
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=240, check=False
     )
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -117,6 +117,6 @@ def test_a_reader_that_went_away_is_no_traceback() -> None:
     )  # fmt: skip
     assert writer.stdout is not None
     writer.stdout.close()
-    _, errors = writer.communicate(timeout=60)
+    _, errors = writer.communicate(timeout=240)
 
     assert (writer.returncode, errors) == (141, b"")

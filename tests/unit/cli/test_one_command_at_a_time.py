@@ -46,7 +46,7 @@ def test_every_command_but_completion_has_its_module() -> None:
 def test_status_does_not_import_the_simulator_or_other_commands() -> None:
     code = "import sys; from outrider.cli.main import parser; parser('status'); print(*sys.modules)"
     said = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
     )
 
     loaded = set(said.stdout.split())
@@ -61,7 +61,7 @@ def test_run_of_a_site_imports_neither_batch_systems_nor_other_commands() -> Non
         f"print(main(['sim', 'run', {workload!r}])); print(*sys.modules)"
     )
     said = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
     )
 
     loaded = set(said.stdout.splitlines()[-1].split())

@@ -54,7 +54,7 @@ class StartingClock(Clock):
         super().sleep(seconds)
         if sum(self.slept) >= self._seconds:
             self._start.set()
-            self.is_started.wait(timeout=60)
+            self.is_started.wait(timeout=240)
 
 
 def client(service: Service, *, timeout_s: int = 30) -> Transport:
@@ -183,11 +183,11 @@ def test_service_that_restarts_is_waited_for(seconds: int) -> None:
                 asking.get("/v1/status")
 
         def begin() -> None:
-            start.wait(timeout=60)
+            start.wait(timeout=240)
             with serving(path) as service:
                 service.on("GET", "/v1/status", {"site": "late"})
                 clock.is_started.set()
-                is_over.wait(timeout=60)
+                is_over.wait(timeout=240)
 
         thread = threading.Thread(target=begin)
         thread.start()

@@ -51,7 +51,7 @@ def test_copies_made_while_promises_are_made_hold_whole_promises(tmp_path: Path)
             number += 1
             promise_all(store, f"w{number}", number)
         is_over.set()
-        thread.join(timeout=60)
+        thread.join(timeout=240)
 
     assert not thread.is_alive()
     assert copies

@@ -312,7 +312,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(where)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     if done.returncode:
@@ -320,7 +320,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
             pytest.fail(f"CI cannot mount a small disk: {done.stderr}")
         pytest.skip(f"no small disk can be mounted: {done.stderr.strip()}")
     yield where
-    subprocess.run(["umount", "--lazy", str(where)], capture_output=True, timeout=60, check=True)
+    subprocess.run(["umount", "--lazy", str(where)], capture_output=True, timeout=240, check=True)
 
 
 def test_a_really_full_disk_is_named_and_what_was_promised_before_is_there(small_disk: Path) -> None:
@@ -337,7 +337,7 @@ def test_a_really_full_disk_is_named_and_what_was_promised_before_is_there(small
 def test_a_read_only_disk_is_named(small_disk: Path) -> None:
     new_store(small_disk).close()
     subprocess.run(
-        ["mount", "-o", "remount,ro", str(small_disk)], capture_output=True, timeout=60, check=True
+        ["mount", "-o", "remount,ro", str(small_disk)], capture_output=True, timeout=240, check=True
     )
 
     with pytest.raises(ReadOnly, match="see who owns it"):

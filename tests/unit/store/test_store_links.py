@@ -197,7 +197,7 @@ def test_locks_of_sqlite_outlive_a_second_service_that_is_refused(real: Path) ->
         with store.promise():
             sqlite = shutil.which("sqlite3")
             writes = [sqlite or "python3", *(() if sqlite else ("-c", WRITES)), str(real)]
-            done = subprocess.run([*writes, "BEGIN IMMEDIATE"], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([*writes, "BEGIN IMMEDIATE"], capture_output=True, text=True, timeout=240)
 
     assert "locked" in done.stderr + done.stdout
 

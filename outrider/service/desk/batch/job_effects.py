@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from outrider.rms.base import BatchSystem, Refused
+from outrider.core.model import Resources
+from outrider.rms.base import NOTHING, BatchSystem, Refused
 from outrider.service.ports import Sign
 from outrider.store.records import Effect
 
@@ -121,9 +122,16 @@ def bind_effect(
     return _effect(BIND, job, payload, now_s)
 
 
-def resize_effect(job: str, nodes: int, limit_s: int, now_s: int) -> Effect:
-    """Let a job that waits be held, and want so many nodes for so long."""
-    return _effect(RESIZE, job, {"version": 1, "nodes": nodes, "limit_s": limit_s}, now_s)
+def resize_effect(
+    job: str, nodes: int, limit_s: int, now_s: int, *, each: Resources = NOTHING, option: int = 0
+) -> Effect:
+    """Let a job that waits be held, and want so many nodes for so long, with as much on each."""
+    payload: dict[str, object] = {"version": 1, "nodes": nodes, "limit_s": limit_s}
+    if each.amounts:
+        payload["each"] = dict(each.amounts)
+    if option:
+        payload["option"] = option
+    return _effect(RESIZE, job, payload, now_s)
 
 
 def ticket_effect(job: str, ticket: TicketFields, now_s: int) -> Effect:
@@ -210,7 +218,8 @@ def carry_out_for_job(effect: Effect, job: str, rms: BatchSystem, sign: Sign | N
             with suppress(Refused):
                 rms.ticket(job, NO_TICKET)
         if effect.kind == RESIZE:
-            rms.resize(job, payload["nodes"], payload["limit_s"])
+            each = Resources.from_mapping(payload.get("each", {}))
+            rms.resize(job, payload["nodes"], payload["limit_s"], each, payload.get("option", 0))
         return
     if effect.kind not in KINDS:
         raise ValueError(f"effect {effect.identity} is of kind {effect.kind}, which is not known")

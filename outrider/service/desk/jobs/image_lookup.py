@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from outrider.service.ports import DropLookup, FoundImage, NotYet, ResolveImage
+from outrider.core.model import Image
+from outrider.metadata.joblines import JobLines
+from outrider.service.ports import DropLookup, FoundImage, NotYet, Readers, ResolveImage
 from outrider.service.turns import Turns
 
 MOST_AT_ONCE = 64
@@ -20,6 +22,44 @@ UNMADE_S = 5
 LOST_S = 1_500
 """After so long without an answer it is asked again: a large file is read from end to end."""
 MOST_KEPT = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobImage:
+    """A job's image as found."""
+
+    uri: str
+    digest: str
+    size_bytes: int
+    format: str
+    readers: Readers | None
+
+    @property
+    def image(self) -> Image:
+        return Image(uri=self.uri, size_bytes=self.size_bytes, digest=self.digest)
+
+
+def questions(lines: JobLines, uid: int) -> dict[str, ResolveImage]:
+    """What is to be looked up for a job: its image, by no name, and those that its options name."""
+    named = {option.image: option.digest for option in lines.options if option.image}
+    found = {"": (lines.image, lines.digest, lines.format)} | {
+        image: (image, digest, "") for image, digest in named.items()
+    }
+    return {
+        name: ResolveImage(uri=uri, digest=digest, is_private=lines.is_private, uid=uid, format=form)
+        for name, (uri, digest, form) in found.items()
+    }
+
+
+def image_of(name: str, found: FoundImage, lines: JobLines, uid: int) -> JobImage:
+    """One of a job's images, under the name that `questions` gave it."""
+    return JobImage(
+        uri=found.uri or name or lines.image,
+        digest=found.digest,
+        size_bytes=found.size_bytes,
+        format=(lines.format if not name else "") or found.format,
+        readers=Readers(uids=(uid,)) if lines.is_private else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from outrider.service.desk.batch.job_effects import (
     release_effect,
     ticket_effect,
 )
+from outrider.service.desk.jobs.image_lookup import JobImage
 from outrider.service.desk.jobs.interruption.pieces import goes_on, limit_in, moves_on
-from outrider.service.desk.jobs.job import JobEntry, JobImage
+from outrider.service.desk.jobs.job import JobEntry
 from outrider.service.desk.jobs.orders import JobOrders
 from outrider.service.desk.state.node_list import is_part
 from outrider.service.desk.state.site import Live, Site

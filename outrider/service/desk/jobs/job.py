@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from outrider.core.images.pools import Life
-from outrider.core.model import Image
 from outrider.metadata.joblines import JobLines
 from outrider.rms.base import RmsJob
+from outrider.service.desk.jobs.image_lookup import JobImage
 from outrider.service.desk.jobs.options.choice import OptionState
 from outrider.service.desk.nodes.owners import owner_of
-from outrider.service.ports import Readers
 
 
 class Stage(Enum):
@@ -27,21 +26,6 @@ class Stage(Enum):
     STAGED = "staged"
     """Its image is where it may start: that is up to the batch system now."""
     RUNNING = "running"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobImage:
-    """A job's image as found."""
-
-    uri: str
-    digest: str
-    size_bytes: int
-    format: str
-    readers: Readers | None
-
-    @property
-    def image(self) -> Image:
-        return Image(uri=self.uri, size_bytes=self.size_bytes, digest=self.digest)
 
 
 @dataclass(slots=True)

@@ -17,12 +17,19 @@ from outrider.rms.base import JobState, RmsJob, Sight
 from outrider.service.desk.batch.job_effects import RESIZE, is_of_machine, is_of_yielding, release_effect
 from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.copies import JobCopies
-from outrider.service.desk.jobs.image_lookup import UNMADE_S, Found, ImageLookups
+from outrider.service.desk.jobs.image_lookup import (
+    UNMADE_S,
+    Found,
+    ImageLookups,
+    JobImage,
+    image_of,
+    questions,
+)
 from outrider.service.desk.jobs.in_reservation import JobsInReservations
 from outrider.service.desk.jobs.interruption.machine_moves import leave_drained
 from outrider.service.desk.jobs.interruption.pieces import cut_jobs
 from outrider.service.desk.jobs.interruption.yielding import JobYielding
-from outrider.service.desk.jobs.job import JobEntry, JobImage, Stage
+from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.jobs.notes import LOOKUP_S, JobNotes
 from outrider.service.desk.jobs.options.sizes import JobSizes
 from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
@@ -43,7 +50,7 @@ from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.images.slowness import host_of
 from outrider.service.meter import Log, Meter
-from outrider.service.ports import DropLookup, Readers, ResolveImage, TellUser
+from outrider.service.ports import DropLookup, ResolveImage, TellUser
 from outrider.store.records import Effect
 
 READ_AT_ONCE = 50
@@ -312,7 +319,7 @@ class JobManager:
         """A job that has run waits again: wherever its image is by now."""
         self._placer.drop_all(entry)
         entry.since_s, entry.released, entry.is_ordered = self._site.now_s, None, False
-        entry.stage = Stage.RESOLVING
+        entry.stage, entry.options.images = Stage.RESOLVING, {}
         if entry.lines is None:
             self._jobs.to_read.add(entry.key, entry.job.uid)
         else:
@@ -328,15 +335,15 @@ class JobManager:
         self.notes.forget(entry.key)
 
     def _drop_lookup(self, entry: JobEntry) -> None:
-        """A job does not wait any more for what its image is; if no other does, nobody asks for it."""
+        """A job does not wait any more for what its images are; if no other does, nobody asks for them."""
         if entry.lines is None or entry.stage is not Stage.RESOLVING:
             return
-        question = _question(entry)
-        jobs = self._asking.get(question, {})
-        jobs.pop(entry.key, None)
-        if not jobs:
-            self._asking.pop(question, None)
-            self.images.drop(question)
+        for question in questions(entry.lines, entry.job.uid).values():
+            jobs = self._asking.get(question, {})
+            jobs.pop(entry.key, None)
+            if not jobs:
+                self._asking.pop(question, None)
+                self.images.drop(question)
 
     def _read(self, entry: JobEntry) -> None:
         if entry.stage is not Stage.RESOLVING:
@@ -357,37 +364,46 @@ class JobManager:
         self._resolve(entry)
 
     def _resolve(self, entry: JobEntry) -> None:
+        """What its images are, once all of them have been looked up."""
         assert entry.lines is not None
-        question = _question(entry)
-        found = self.images.ask(question, self._site.now_s)
-        if found is None:
-            self._asking.setdefault(question, {})[entry.key] = None
-            entry.lookup, entry.lookup_s = host_of(question.uri), self.images.asked_s(question)
+        lines, uid, images = entry.lines, entry.job.uid, entry.options.images
+        entry.lookup, entry.lookup_s, is_known = "", None, True
+        for name, question in questions(lines, uid).items():
+            if name in images:
+                continue
+            found = self.images.ask(question, self._site.now_s)
+            if found is None:
+                self._asking.setdefault(question, {})[entry.key] = None
+                if is_known:
+                    entry.lookup, entry.lookup_s = host_of(question.uri), self.images.asked_s(question)
+                is_known = False
+                continue
+            if not name:
+                entry.is_unmade = found.is_unmade
+            if not name and found.is_unmade:
+                self._await_conversion(entry, found)
+                return
+            images[name] = found.words if found.image is None else image_of(name, found.image, lines, uid)
+        if is_known:
+            entry.options.images = {}
+            self._found(entry, images)
+            self._jobs.touch(entry)
+
+    def _found(self, entry: JobEntry, images: dict[str, JobImage | str]) -> None:
+        """It is known what its images are. Without its own it waits; options without theirs are left out."""
+        assert entry.lines is not None
+        lines, image = entry.lines, images[""]
+        if isinstance(image, JobImage) and lines.size_bytes not in (None, image.size_bytes):
+            image = f"{lines.image} has {image.size_bytes} bytes, not {lines.size_bytes}: correct the size"
+        if isinstance(image, str):
+            self._jobs.refuse(entry, image, RETRY_S)
             return
-        entry.lookup, entry.lookup_s = "", None
-        entry.is_unmade = found.is_unmade
-        if found.is_unmade:
-            self._await_conversion(entry, found)
-            return
-        lines, image = entry.lines, found.image
-        words = found.words
-        if image is not None and lines.size_bytes not in (None, image.size_bytes):
-            words = f"{lines.image} has {image.size_bytes} bytes, not {lines.size_bytes}: correct the size"
-        if image is None or words:
-            self._jobs.refuse(entry, words, RETRY_S)
-        else:
-            entry.image = JobImage(
-                uri=image.uri or lines.image,
-                digest=image.digest,
-                size_bytes=image.size_bytes,
-                format=lines.format or image.format,
-                readers=Readers(uids=(entry.job.uid,)) if lines.is_private else None,
-            )
-            entry.words = ""
-            if entry.is_scheduled:
-                self._sizes.in_turn(entry)
-            self._jobs.wait_for_nodes(entry)
-        self._jobs.touch(entry)
+        entry.options.images = images
+        entry.image, entry.words = image, ""
+        self._sizes.found(entry)
+        if entry.is_scheduled:
+            self._sizes.in_turn(entry)
+        self._jobs.wait_for_nodes(entry)
 
     def _await_conversion(self, entry: JobEntry, found: Found) -> None:
         """Its image is being made: that is said, with when it is expected, and it is asked again soon."""
@@ -437,15 +453,3 @@ class JobManager:
             soon_s = self._site.now_s + RETRY_S
             entry.bad = {node: min(until_s, soon_s) for node, until_s in entry.bad.items()}
         return False
-
-
-def _question(entry: JobEntry) -> ResolveImage:
-    assert entry.lines is not None
-    lines = entry.lines
-    return ResolveImage(
-        uri=lines.image,
-        digest=lines.digest,
-        is_private=lines.is_private,
-        uid=entry.job.uid,
-        format=lines.format,
-    )

@@ -131,6 +131,8 @@ def standing_of(
     text = _standing(entry, nodes, planned, now_s)
     if text and entry.options.words:
         text += f"; {entry.options.words}"
+    elif text and _is_late(entry):
+        text += "; it is not expected to end by its finish-by"
     if entry.yields_to:
         text = f"{_yielding(entry)}; {text}" if text else _yielding(entry)
     if text and entry.is_overdue:
@@ -138,6 +140,14 @@ def standing_of(
         longest = _minutes(longest_wait_s)
         text += f" (it has waited for longer than {longest}, and stays held: see outrider show {entry.key})"
     return text
+
+
+def _is_late(entry: JobEntry) -> bool:
+    """Whether a job that waits would end after its deadline."""
+    lines, limit_s = entry.lines, entry.job.limit_s
+    if lines is None or lines.finish_by_s is None or entry.start_s is None or limit_s is None:
+        return False
+    return entry.stage is not Stage.RUNNING and entry.start_s + limit_s > lines.finish_by_s
 
 
 def _yielding(entry: JobEntry) -> str:

@@ -17,13 +17,15 @@ from outrider.core.besteffort.jobs.placement import (
     place_job,
 )
 from outrider.core.besteffort.jobs.schedule import JobPlace, ScheduledJob
+from outrider.core.model import Resources
 from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.timeline import mask_of
 from outrider.core.nodes.together import earliest_together
 from outrider.core.reservations.refusal import size
 from outrider.rms.base import RmsJob, Sight
-from outrider.service.desk.jobs.job import JobEntry, JobImage, Stage
+from outrider.service.desk.jobs.image_lookup import JobImage
+from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.nodes.occupancy import Occupancy, packed
 from outrider.service.desk.state.site import Site
@@ -104,9 +106,16 @@ class JobPlacer:
         )
         return True
 
-    def foresee(self, entry: JobEntry, nodes: int, limit_s: int) -> JobPlacement | NoPlacement:
-        """Where a job would start if it had that size. Nothing is changed."""
-        wish = self._wish(entry)
+    def foresee(
+        self, entry: JobEntry, nodes: int, limit_s: int, each: Resources, image: JobImage
+    ) -> JobPlacement | NoPlacement:
+        """Where a job would start if it had that size, with as much on each node, and that image. Nothing is
+        changed."""
+        job = entry.job
+        if each.amounts:
+            job = replace(job, resources=job.resources.with_amounts(each))
+        is_own = job is entry.job and image is entry.image
+        wish = self._wish(entry) if is_own else self._make_wish(entry, job, image)
         if isinstance(wish, str):
             return NoPlacement(message=wish)
         spares = max(nodes, wish.spares)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cachemgr.base.clock import Clock
@@ -29,6 +29,8 @@ MOST_LINE_BYTES = 1 << 16
 LOOK_S = 0.5
 SAFE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MAKER = "sqfstar"
+AS_LAYERS = "layers"
+"""The format of what stays a manifest with its layers, for container runtimes on the nodes."""
 AS_IT_IS = "as it is"
 """The format of what is not converted."""
 
@@ -101,6 +103,8 @@ def convert(
     try:
         # What is made is rarely larger than what it is made of, which is packed as well.
         means.made.reserve(owner, 2 * layers_bytes + (1 << 20))
+        if recipe.format == AS_LAYERS:
+            return _kept_in_layers(container, recipe, source, means, telling, is_wanted)
         if recipe.format == AS_IT_IS:
             return _kept_as_it_is(container, recipe, source, means, telling, is_wanted)
         config = _brought(container.config, recipe.scope, source, means, lambda count: None, is_wanted)
@@ -132,6 +136,24 @@ def _kept_as_it_is(
     (blob,) = container.layers
     path = _brought(blob, recipe.scope, source, means, telling.fetched, is_wanted)
     return means.made.keep(recipe, path, blob.digest)
+
+
+def _kept_in_layers(
+    container: Container,
+    recipe: Recipe,
+    source: BlobSource,
+    means: Means,
+    telling: ConversionNews,
+    is_wanted: Callable[[], bool],
+) -> MadeImage:
+    """Each blob is kept by its digest, and found as a part of its image; the manifest comes last."""
+    for blob in container.layers:
+        part = replace(recipe, format=f"{AS_LAYERS} {blob.digest}")
+        if means.made.find(part) is None:
+            path = _brought(blob, recipe.scope, source, means, telling.fetched, is_wanted)
+            means.made.keep(part, path, blob.digest)
+    path = _brought(container.config, recipe.scope, source, means, lambda count: None, is_wanted)
+    return means.made.keep(recipe, path, container.config.digest)
 
 
 def _brought(

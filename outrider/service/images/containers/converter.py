@@ -18,6 +18,7 @@ from cachemgr.base.shares import Shares
 from cachemgr.fetch.registry.manifests import Container
 from outrider.service.images.containers.conversion import (
     AS_IT_IS,
+    AS_LAYERS,
     ConversionNews,
     Means,
     convert,
@@ -32,6 +33,8 @@ from outrider.service.meter import Log
 from outrider.service.ports import FoundImage, ImageTrouble, NotYet
 from outrider.service.turns import Turns
 
+BROUGHT = (AS_IT_IS, AS_LAYERS)
+"""What the head fetches, and leaves as it is."""
 WAIT_S = 5.0
 """So long an answer waits for a conversion; who asked is told how far it is, and asks again."""
 LOOK_S = 0.5
@@ -114,7 +117,7 @@ class Converter:
         while is_wanted() and clock.monotonic_s() < until_s and not job.ended.wait(LOOK_S):
             pass
         if not job.ended.is_set():
-            what = "brought to the head" if recipe.format == AS_IT_IS else f"converted to {recipe.format}"
+            what = "brought to the head" if recipe.format in BROUGHT else f"converted to {recipe.format}"
             expected = self._expected(job)
             raise NotYet(
                 f"the image {name} is being {what}: {job.telling}{self._left(job, expected)}",
@@ -195,7 +198,7 @@ class Converter:
         began_s = job.began_s = self._means.clock.monotonic_s()
         self._log.info("conversion begins", image=job.name, format=job.recipe.format, uid=job.uid)
         try:
-            means = self._means if job.recipe.format == AS_IT_IS else self._with_ids()
+            means = self._means if job.recipe.format in BROUGHT else self._with_ids()
             job.result = self.find(job.recipe)
             if job.result is None:
                 job.result = convert(

@@ -15,7 +15,7 @@ from cachemgr.fetch.registry.manifests import Blob
 from outrider.service.images.containers.faults import ConversionFault
 
 if TYPE_CHECKING:
-    from cachemgr.fetch.sources.web import AnyBody
+    from cachemgr.fetch.ports import Stream
 
 BLOCK = 1 << 20
 OPEN_S = 30.0
@@ -27,7 +27,7 @@ FIRST_WAIT_S = 0.5
 class BlobSource(Protocol):
     """Asks a registry for a blob's bytes, as `Session` does."""
 
-    def open(self, digest: str, offset: int, size_bytes: int, timeout_s: float) -> AnyBody: ...
+    def open(self, digest: str, offset: int, size_bytes: int, timeout_s: float) -> Stream: ...
 
 
 def bring(

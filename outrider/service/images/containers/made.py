@@ -153,17 +153,28 @@ class MadeImages:
         if not self._kept_for:
             for layer in (self.folder / "layers").iterdir():
                 layer.unlink()
-        needed = self._needed()
-        if needed is None:
+        promised = self._needed()
+        if promised is None:
             return
+        needed = set(promised)
         oldest = sorted((self.folder / "records").glob("*.json"), key=lambda each: each.stat().st_mtime_ns)
         for record in oldest:
             if wanted + self._used() <= self._most_bytes and wanted <= self._free():
                 return
             found = self._read(record)
-            if found is None or found.digest not in needed:
+            # Of what stays in its layers the manifest is promised, and its parts with it.
+            if found is None or not needed & self._promised_as(record, found):
                 record.unlink(missing_ok=True)
                 self._drop_leftovers()
+
+    def _promised_as(self, record: Path, found: MadeImage) -> set[str]:
+        """By which digests it may have been promised."""
+        try:
+            origin = json.loads(record.read_bytes()[:MOST_RECORD_BYTES])
+        except (OSError, ValueError, RecursionError):
+            origin = {}
+        is_part = str(found.format).startswith("layers ")
+        return {found.digest, *([str(origin.get("manifest"))] if is_part else [])}
 
     def _drop_leftovers(self) -> None:
         kept = {

@@ -17,11 +17,12 @@ from outrider.metadata.errors import FaultyFileError, TextError
 from outrider.metadata.notation.amounts import memory_mib
 from outrider.metadata.notation.durations import parse_duration
 from outrider.metadata.notation.hostlists import expand
+from outrider.metadata.notation.job_options import JobOption, read_job_options
 from outrider.metadata.notation.repetition import starts
 from outrider.metadata.notation.times import format_instant, parse_instant
 from outrider.metadata.notation.zones import user_zone
 from outrider.metadata.validation import Circumstances
-from outrider.metadata.workspace import WorkspaceFile, parse_workspace
+from outrider.metadata.workspace import DeploymentSection, WorkspaceFile, parse_workspace
 from outrider.service.ports import FoundImage
 from outrider.service.requests import MOST_LISTED, Modify, ShowReport
 from outrider.service.web.errors import ErrorProblem, RefusedRequest, of_faulty_file, refused
@@ -136,13 +137,39 @@ def understand_job(body: SubmitBody, now_s: int) -> WorkspaceFile:
     if workspace.metadata.has_unlike_roles:
         words = "a job has instances that are alike: reserve the workspace, and submit a job for each role"
         raise _fault("metadata.roles", words)
-    if workspace.deployment is not None and not workspace.deployment.is_best_effort:
+    deployment = workspace.deployment
+    if deployment is not None and (deployment.start_s, deployment.open_from_s) != (None, None):
         words = (
             "the workspace says when, and a job of its own cannot: reserve it and submit with the "
-            "reservation's name, or leave start and finish_by out"
+            "reservation's name, or leave its start out"
         )
         raise _fault("deployment.start", words)
+    if deployment is not None and deployment.options:
+        if any(each.instances_per_node not in (None, 1) for each in deployment.options):
+            words = (
+                "a job has one instance on each node: leave instances_per_node out, or reserve the workspace"
+            )
+            raise _fault("deployment.options", words)
+        try:
+            read_job_options([str(each) for each in job_options(deployment)])
+        except TextError as error:
+            raise _fault("deployment.options", str(error)) from error
     return workspace
+
+
+def job_options(deployment: DeploymentSection) -> tuple[JobOption, ...]:
+    """The options of a deployment as a job has them; none if there are none. Its limit counts in minutes."""
+    ways = deployment.options
+    has_cpus, has_memory = (any(getattr(each, name) for each in ways) for name in ("cpus", "memory_mib"))
+    return tuple(
+        JobOption(
+            nodes=each.nodes,
+            limit_s=-(-each.duration_s // 60) * 60,
+            cpus=(each.cpus or deployment.cpus) if has_cpus else 0,
+            memory_mib=(each.memory_mib or deployment.memory_mib or 0) if has_memory else 0,
+        )
+        for each in ways
+    )
 
 
 def understand_change(

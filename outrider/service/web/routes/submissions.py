@@ -16,7 +16,12 @@ from outrider.service.requests import Caller, Show
 from outrider.service.web.asking import Asker
 from outrider.service.web.errors import of_trouble, of_unmade
 from outrider.service.web.requests.bodies import SubmitBody
-from outrider.service.web.requests.understanding import hash_of, understand_duration, understand_job
+from outrider.service.web.requests.understanding import (
+    hash_of,
+    job_options,
+    understand_duration,
+    understand_job,
+)
 from outrider.service.web.routes.routing import ERRORS, By, Key, answered
 
 
@@ -44,7 +49,7 @@ def submission_routes(asker: Asker) -> APIRouter:
 
 def _lines(workspace: WorkspaceFile, image: FoundImage) -> str:
     """What the job's image is, as jobs carry it: what was found, and not what may be found later."""
-    section = workspace.metadata.image
+    section, deployment = workspace.metadata.image, workspace.deployment
     return write_job_lines(
         JobLines(
             image=image.uri or section.uri,
@@ -53,6 +58,8 @@ def _lines(workspace: WorkspaceFile, image: FoundImage) -> str:
             format=section.format or "",
             is_private=section.private,
             name=workspace.metadata.name,
+            options=() if deployment is None else job_options(deployment),
+            finish_by_s=None if deployment is None else deployment.finish_by_s,
         )
     )
 

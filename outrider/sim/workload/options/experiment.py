@@ -18,6 +18,7 @@ from outrider.sim.experiments.parallel import Progress, in_parallel
 from outrider.sim.workload.formats.swf import SwfLog, read_log
 from outrider.sim.workload.options.generators import (
     INTERVAL_S,
+    Drawing,
     Load,
     Overshoot,
     RequestKind,
@@ -100,17 +101,24 @@ class OptionsCell:
 
 
 def run_trial(
-    kind: RequestKind, load: Load, seed: int, intervals: int, overshoot: Overshoot, rules: Rules
+    kind: RequestKind,
+    load: Load,
+    seed: int,
+    intervals: int,
+    overshoot: Overshoot,
+    drawing: Drawing,
+    rules: Rules,
 ) -> TrialResult:
     """One scheme on one draw of requests."""
-    return carry_out(_drawn(kind, load, seed, intervals, overshoot), rules, cluster())
+    drawn = _drawn(kind, load, seed, intervals, overshoot, drawing)
+    return carry_out(drawn, rules, cluster(), is_at_once=drawing is Drawing.BOUNDED)
 
 
 @lru_cache(maxsize=2)
 def _drawn(
-    kind: RequestKind, load: Load, seed: int, intervals: int, overshoot: Overshoot
+    kind: RequestKind, load: Load, seed: int, intervals: int, overshoot: Overshoot, drawing: Drawing
 ) -> list[list[Request]]:
-    return requests(kind, load, seed, intervals, nodes=cluster(), overshoot=overshoot)
+    return requests(kind, load, seed, intervals, nodes=cluster(), overshoot=overshoot, drawing=drawing)
 
 
 def run_moldable(
@@ -132,11 +140,15 @@ def _cut(path: str, processors: int, model: Model, window: int, jobs: int) -> li
     return moldable_requests(log, rows, processors, model, window)
 
 
-def carry_out(arrivals: Sequence[Sequence[Request]], rules: Rules, nodes: Sequence[Node]) -> TrialResult:
-    """What a scheme makes of requests that arrive in intervals."""
+def carry_out(
+    arrivals: Sequence[Sequence[Request]], rules: Rules, nodes: Sequence[Node], *, is_at_once: bool = False
+) -> TrialResult:
+    """What a scheme makes of requests that arrive in intervals; `is_at_once`: they are looked at when theirs
+    begins, and not when it ends."""
     site = provisioner(nodes, rules)
-    site.step(0, ())
-    for number, arrived in enumerate(arrivals, 1):
+    if not is_at_once:
+        site.step(0, ())
+    for number, arrived in enumerate(arrivals, 0 if is_at_once else 1):
         site.step(number * INTERVAL_S, arrived)
     site.finish()
     served, discarded = site.outcome.served, site.outcome.discarded
@@ -166,12 +178,13 @@ def experiment(
     first_seed: int = 1,
     intervals: int = 1000,
     overshoot: Overshoot = Overshoot.CARRIED,
+    drawing: Drawing = Drawing.LITERAL,
     workers: int | None = None,
     on_progress: Progress | None = None,
 ) -> tuple[OptionsCell, ...]:
     """Each scheme under each load, over so many draws."""
     pieces: list[tuple[object, ...]] = [
-        (kind, load, seed, intervals, overshoot, way.rules)
+        (kind, load, seed, intervals, overshoot, drawing, way.rules)
         for load in loads
         for seed in range(first_seed, first_seed + seeds)
         for way in chosen
@@ -182,7 +195,8 @@ def experiment(
         for which, way in enumerate(chosen):
             first = place * seeds * len(chosen) + which
             trials = results[first : first + seeds * len(chosen) : len(chosen)]
-            found.append(_cell(kind.value, load.name, way.name, trials))
+            name = kind.value if drawing is Drawing.LITERAL else f"{kind.value}, {drawing.value}"
+            found.append(_cell(name, load.name, way.name, trials))
     return tuple(found)
 
 

@@ -69,6 +69,17 @@ class Overshoot(Enum):
     """It is left as it is: the paper's words, taken literally."""
 
 
+class Drawing(Enum):
+    """How what the paper leaves open of synthetic requests is drawn."""
+
+    LITERAL = "literal"
+    """Numbers of VMs rounded, times to a second, bids for a minute of a VM; who arrives within an interval
+    is looked at when it ends."""
+    BOUNDED = "bounded"
+    """Whole minutes; numbers of VMs rounded down, a time shortened by no more than was added, no option
+    larger than the cluster; bids for a VM, whatever its time; requests come when an interval begins."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
     """The load of each interval. With `pattern` X, X intervals of `low` and one of `high`, in turn."""
@@ -101,10 +112,18 @@ def cluster(times: int = 1) -> tuple[Node, ...]:
 
 
 def requests(
-    kind: RequestKind, load: Load, seed: int, intervals: int, *, nodes: Sequence[Node], overshoot: Overshoot
+    kind: RequestKind,
+    load: Load,
+    seed: int,
+    intervals: int,
+    *,
+    nodes: Sequence[Node],
+    overshoot: Overshoot,
+    drawing: Drawing = Drawing.LITERAL,
 ) -> list[list[Request]]:
     """Those that arrive within each interval."""
     random = Random(f"{kind.value} {load.name} {seed}")
+    is_bounded = drawing is Drawing.BOUNDED
     draw = _synthetic if kind is RequestKind.SYNTHETIC else _benchmark
     names = ("cpus", "memory_mib")
     totals = [sum(node.capacity[name] for node in nodes) for name in names]
@@ -115,7 +134,8 @@ def requests(
         arrived = []
         while target > 0:
             number += 1
-            request = _request(f"r{number}", draw(random), interval * INTERVAL_S, random)
+            ways = _bounded(random, nodes) if is_bounded else draw(random)
+            request = _request(f"r{number}", ways, interval * INTERVAL_S, random, is_bounded=is_bounded)
             first = request.options[0]
             share = max(first.total(name) / total for name, total in zip(names, totals, strict=True))
             target -= share * first.duration_s / INTERVAL_S
@@ -125,11 +145,13 @@ def requests(
     return found
 
 
-def _request(name: str, ways: Sequence[tuple[VmType, int, int]], from_s: int, random: Random) -> Request:
-    arrival_s = from_s + random.randrange(INTERVAL_S)
+def _request(
+    name: str, ways: Sequence[tuple[VmType, int, int]], from_s: int, random: Random, *, is_bounded: bool
+) -> Request:
+    arrival_s = from_s if is_bounded else from_s + random.randrange(INTERVAL_S)
     longest_s = max(time_s for _, _, time_s in ways)
     bids = [
-        random.uniform(kind.low_bid, kind.high_bid) * count * time_s / MINUTE_S
+        random.uniform(kind.low_bid, kind.high_bid) * count * (1 if is_bounded else time_s / MINUTE_S)
         for kind, count, time_s in ways
     ]
     return Request(
@@ -153,6 +175,20 @@ def _synthetic(random: Random) -> list[tuple[VmType, int, int]]:
         amount, time_s = amount * ratio, time_s / random.uniform(1, ratio)
         ways.append((kind, max(ways[-1][1], round(amount)), max(1, round(time_s))))
     return _without_repetition(ways)
+
+
+def _bounded(random: Random, nodes: Sequence[Node]) -> list[tuple[VmType, int, int]]:
+    kind = random.choice(TABLE_II)
+    amount, time_s = 1.0, float(random.randint(5, 200) * MINUTE_S)
+    ways = [(kind, 1, round(time_s))]
+    for _ in range(3):
+        before = ways[-1][1]
+        amount *= random.uniform(1, 3)
+        time_s /= random.uniform(1, int(amount) / before)
+        ways.append((kind, int(amount), max(1, round(time_s))))
+    needs = kind.resources.amounts
+    most = min(sum(node.capacity[name] for node in nodes) // amount for name, amount in needs)
+    return _without_repetition([way for way in ways if way[1] <= most])
 
 
 def _benchmark(random: Random) -> list[tuple[VmType, int, int]]:

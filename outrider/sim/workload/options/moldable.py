@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from random import Random
 
-from outrider.core.model import Node, Resources
+from outrider.core.model import Node, Resources, Workspace
 from outrider.core.options.request import Option, Request
 from outrider.sim.workload.formats.swf import SwfLog
 from outrider.sim.workload.options.generators import INTERVAL_S
+from outrider.sim.workload.trace import Trace, TraceSubmission
 
 SIZES = (0.5, 1.0, 2.0, 4.0)
 """Of the processors that the job had."""
@@ -81,6 +82,33 @@ def moldable_requests(
             _request(row, arrival_s, log.processors[row], log.run_s[row], processors, model, random)
         )
     return found
+
+
+def moldable_trace(log: SwfLog, model: Model, *, name: str, seed: int = 1) -> Trace:
+    """A log's jobs as reservations with options: each may begin at once and has to end by its deadline."""
+    processors = log.max_processors or max(log.processors)
+    submissions = []
+    for arrived in moldable_requests(log, range(len(log)), processors, model, seed):
+        for each in arrived:
+            first = each.options[0]
+            workspace = Workspace(
+                name=each.name,
+                instances=first.instances,
+                resources=first.resources,
+                duration_s=first.duration_s,
+                start_s=each.arrival_s,
+                finish_by_s=each.finish_by_s,
+            )
+            submissions.append(
+                TraceSubmission(
+                    at_s=each.arrival_s, workspace=workspace, run_s=first.duration_s, options=each.options[1:]
+                )
+            )
+    nodes = tuple(Node(name=f"p{number}", capacity=_PROCESSOR) for number in range(1, processors + 1))
+    return Trace(name=name, submissions=tuple(submissions), nodes=nodes)
+
+
+_PROCESSOR = Resources.of(cpus=1)
 
 
 def _request(

@@ -56,7 +56,7 @@ def compiled_guard(target: Path, folder: str, limit_s: int = 120) -> None:
         f'-DFOLDER="{folder}/"',
         f"-DLIMIT_S={limit_s}",
     ]
-    subprocess.run([*flags, str(GUARD), "-o", str(target)], check=True, timeout=60)
+    subprocess.run([*flags, str(GUARD), "-o", str(target)], check=True, timeout=240)
 
 
 class Node:
@@ -201,7 +201,7 @@ class Node:
             input=given,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
         )
 
     def files(self) -> list[str]:

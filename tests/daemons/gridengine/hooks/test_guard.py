@@ -65,7 +65,7 @@ def test_variable_of_a_job_does_not_reach_root(telling: Node, name: str) -> None
 def test_same_variables_end_the_script_alone_with_a_status_that_disables_queues(telling: Node) -> None:
     script = telling.scripts["prolog"]
     ends = [
-        subprocess.run([script], env={name: HOSTILE[name]}, capture_output=True, timeout=60).returncode
+        subprocess.run([script], env={name: HOSTILE[name]}, capture_output=True, timeout=240).returncode
         for name in ("OPTIND", "GLIBC_TUNABLES", "MALLOC_TOP_PAD_")
     ]
 
@@ -135,7 +135,7 @@ def test_shepherd_is_named_by_its_number(telling: Node) -> None:
 def test_guard_starts_nothing_under_another_name(tmp_path: Path, name: str) -> None:
     needs_compiler()
     compiled_guard(tmp_path / "made", str(tmp_path))
-    done = subprocess.run([name], executable=tmp_path / "made", capture_output=True, text=True, timeout=60)
+    done = subprocess.run([name], executable=tmp_path / "made", capture_output=True, text=True, timeout=240)
 
     assert done.returncode == FAILED
     assert "and nothing else" in done.stdout

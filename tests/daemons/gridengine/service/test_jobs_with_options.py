@@ -90,13 +90,49 @@ def test_waiting_job_is_switched_when_nodes_become_free(site: GridEngineSite) ->
     assert "option 2 on 3" in output(site, job)
 
 
+def test_option_brings_its_own_image_and_processors(site: GridEngineSite) -> None:
+    slow, quick = site.image("slow.qcow2", 5 * MB), site.image("quick.qcow2", 5 * MB)
+    first = put(site, quick, "option=nodes=1 time=5", "option=nodes=2 time=4")
+    assert ended(site, first)["exit_status"] == "0", report(site, first)
+    site.hold_back(slow)
+    own = f"image={quick.uri} digest={quick.digest}"
+    job = put(site, slow, "option=nodes=1 time=20 cpus=4", f"option=nodes=1 time=20 cpus=4 {own}", "value=2")
+    try:
+        end = ended(site, job)
+    finally:
+        site.let_go(slow)
+
+    assert (end["failed"], end["exit_status"], end["slots"]) == ("0", "0", "4"), report(site, job)
+    assert "option 2 on 1" in output(site, job), site.outrider("explain", job, check=False).stdout
+
+
+def test_job_whose_owner_has_changed_it_and_an_array_are_left_alone(site: GridEngineSite) -> None:
+    image = site.image("changed.qcow2", 5 * MB)
+    others = [occupy(site, node, 18_000) for node in ("n1", "n2", "n3", "n4")]
+    job = put(site, image, NARROW, WIDE)
+    wait_limit(site, job, "600")
+    named = ";".join([f"OUTRIDER=image={image.uri};digest={image.digest}", NARROW, WIDE])
+    array = submit(site, None, *WHOLE, "-t", "1-2", "-l", "h_rt=180", "-ac", named, more=OPTION)
+    site.cluster.run(HEAD, ["qalter", "-l", "h_rt=420", job])
+    told = wait_told(site, job, "its options are left alone")
+    of_array = wait_told(site, array, "its options are left alone")
+    cancel(site, *others)
+    end = ended(site, job)
+
+    assert "its size was changed meanwhile" in told
+    assert "an array's jobs have one size" in of_array
+    assert end["exit_status"] == "0", report(site, job)
+    assert limit_s(site, array) in ("180", "")
+
+
 def test_hostile_options_are_refused_with_the_reason(site: GridEngineSite) -> None:
     image = site.image("hostile.qcow2", 5 * MB)
     refused = {
         "option=nodes=-1 time=5": "option 1: '-1' is not a number of nodes",
         "option=nodes=2 time=99999999999999999999": "option 1: '99999999999999999999' is not a time",
         ";".join(f"option=nodes={n} time=5" for n in range(1, 101)): "there are 100 options",
-        "value=5": "not weighed by a value",
+        "value=-5": "cannot be its value",
+        "option=nodes=2 time=5 image=h/" + "a" * 100_000: "",
     }
     for options, words in refused.items():
         with pytest.raises(CommandFailed) as failed:

@@ -244,7 +244,7 @@ def test_name_that_is_none_of_a_node_is_refused(daemon: Inside, node: str) -> No
 def hook(daemon: Inside, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-I", "-S", str(ROOT / "cachemgr" / "hook.py"), *arguments]
     where = ["--socket", daemon.socket]
-    return subprocess.run([*command, *where], env={}, cwd="/", capture_output=True, text=True, timeout=60)
+    return subprocess.run([*command, *where], env={}, cwd="/", capture_output=True, text=True, timeout=240)
 
 
 def test_hook_names_user_task_and_pin(daemon: Inside) -> None:

@@ -54,7 +54,7 @@ def name_told(daemon: Inside, key: bytes = KEY, node: str = "") -> object:
 
 
 def dial(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=60)
+    return socket.create_connection(("127.0.0.1", port), timeout=240)
 
 
 def everything(connection: socket.socket) -> bytes:
@@ -299,7 +299,7 @@ def test_strangers_do_not_shut_others_out(inside: Start, key_file: str) -> None:
     crowd = [dial(port) for _ in range(150)]
     for number in range(150):
         host = (f"127.0.0.{10 + number % 10}", 0)
-        crowd.append(socket.create_connection(("127.0.0.1", port), source_address=host, timeout=60))
+        crowd.append(socket.create_connection(("127.0.0.1", port), source_address=host, timeout=240))
     told = [name_told(daemon) for _ in range(3)]
     for each in crowd:
         each.close()

@@ -120,7 +120,7 @@ def test_strangers_at_the_relay_fill_no_log(inside: Start, folder: Path) -> None
     port = daemon.daemon.relay.port if daemon.daemon and daemon.daemon.relay else 0
     before = len(daemon.log())
     for _ in range(100):
-        with closing(socket.create_connection(("127.0.0.1", port), timeout=60)) as sock:
+        with closing(socket.create_connection(("127.0.0.1", port), timeout=240)) as sock:
             sock.sendall(b"GET /" + b"x" * 200 + b" HTTP/1.1\r\nConnection: close\r\n\r\n")
             assert sock.recv(12) == b"HTTP/1.1 404"
 

@@ -189,7 +189,7 @@ def test_job_without_a_script_waits_in_its_client(slurm: Site, command: str) -> 
         job = line.split()[0]
         assert record(slurm, job)["metadata"] == "image: c.qcow2"
         slurm.run("scontrol", "update", f"job={job}", "StartTime=now", uid=SLURM_USER)
-        printed, _ = client.communicate(timeout=60)
+        printed, _ = client.communicate(timeout=240)
 
     assert "ran\n" in printed
     assert "outrider: the job starts when" in printed

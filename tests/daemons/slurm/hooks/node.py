@@ -78,7 +78,7 @@ class Node:
             cwd="/",
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
         )
         eventually("nothing is asked any more", lambda: not self.asking())
         return done
@@ -107,7 +107,7 @@ class Node:
             env={"SLURM_JOB_ID": "17", "PATH": PATH, "LC_ALL": "C"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
         )
 
     def files(self) -> list[str]:
@@ -157,7 +157,7 @@ def processes_of(node: Node, hook: str, **changes: str) -> list[str]:
     trace = node.folder / "trace"
     argv = ["strace", "-f", "-qq", "-e", "trace=fork,vfork,clone,clone3,execve", "-o", str(trace)]
     done = subprocess.run(
-        [*argv, str(node.hooks[hook])], env=environment(**changes), capture_output=True, timeout=60
+        [*argv, str(node.hooks[hook])], env=environment(**changes), capture_output=True, timeout=240
     )
     assert done.returncode == 0
     return [line for line in trace.read_text().splitlines()[1:] if "exited" not in line]

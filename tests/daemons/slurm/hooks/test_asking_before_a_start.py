@@ -153,7 +153,7 @@ def test_nodes_are_named_one_by_one(head: Node) -> None:
     program = f"import runpy, sys; print(*runpy.run_path({str(script)!r})['expanded'](sys.argv[1]))"
     found = {
         text: subprocess.run(
-            ["/usr/bin/python3", "-I", "-S", "-c", program, text], capture_output=True, text=True, timeout=60
+            ["/usr/bin/python3", "-I", "-S", "-c", program, text], capture_output=True, text=True, timeout=240
         ).stdout.split()
         for text in ("head", "n[1-3,07-08],head", "r[0-1]n[2-3]", "a-b,c.d")
     }
@@ -167,5 +167,5 @@ def test_nodes_are_named_one_by_one(head: Node) -> None:
 def test_hooks_are_right_for_every_shell_that_may_be_sh(head: Node) -> None:
     for shell in ("dash", "bash"):
         for hook in ("Prolog", "TaskProlog", "Epilog"):
-            done = subprocess.run([shell, "-n", str(head.hooks[hook])], capture_output=True, timeout=60)
+            done = subprocess.run([shell, "-n", str(head.hooks[hook])], capture_output=True, timeout=240)
             assert (done.returncode, done.stderr) == (0, b"")

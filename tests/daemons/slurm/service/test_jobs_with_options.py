@@ -91,6 +91,34 @@ def test_waiting_job_is_switched_when_nodes_become_free(site: OutriderSite) -> N
     assert shape(site, job) == ("3", "10:00")
 
 
+def test_option_brings_its_own_image_processors_and_memory(site: OutriderSite) -> None:
+    slow, quick = site.image("slow.qcow2", 5 * MB), site.image("quick.qcow2", 5 * MB)
+    first = site.submit(SCRIPT.format(lines=quick.lines, options=""), "--exclusive", "-t5")
+    assert ended(site, first).state == "COMPLETED", output(site, first)
+    site.hold_back(slow)
+    own = f"image={quick.uri} digest={quick.digest}"
+    job = site.submit(
+        SCRIPT.format(
+            lines=slow.lines,
+            options="#OUTRIDER option: nodes=1 time=20 cpus=1 memory=100MiB\n"
+            f"#OUTRIDER option: nodes=1 time=20 cpus=2 memory=200MiB {own}\n#OUTRIDER value: 12.5",
+        )
+    )
+    try:
+        found = ended(site, job)
+    finally:
+        site.let_go(slow)
+
+    assert found.state == "COMPLETED", output(site, job)
+    assert output(site, job).splitlines()[0] == "option 2 on 1", site.outrider(
+        "explain", job, check=False
+    ).stdout
+    shown = site.cluster.run(
+        HEAD, ["squeue", "-h", "--states=all", "-j", job, "--format=%C %m %l"]
+    ).stdout.split()
+    assert shown == ["2", "200M", "20:00"]
+
+
 def test_job_whose_owner_has_changed_it_is_left_alone(site: OutriderSite) -> None:
     image = site.image("changed.qcow2", 5 * MB)
     others = [occupy(site, node, 300) for node in ("n1", "n2", "n3", "n4")]
@@ -125,9 +153,12 @@ def test_hostile_lines_are_refused_with_line_and_reason(site: OutriderSite) -> N
         "option: nodes=-1 time=5": f'line {first}: option: "-1" is not a number of nodes',
         "option: nodes=99999999999999999999 time=5": f"line {first}: option: ",
         "option: nodes=2 time=\u0665": f"line {first}: option: ",
-        "option: nodes=2 cpus=3 time=5": f"line {first}: option: cpus is the same for all options",
+        "option: nodes=2 gpus=3 time=5": f'line {first}: option: "gpus" is not known in an option',
+        "option: nodes=2 time=5 memory=9999999999GiB": f"line {first}: option: ",
+        "option: nodes=2 time=5 image=http://h/" + "a" * 3_000_000: "",
         "\n#OUTRIDER ".join(f"option: nodes={n} time=5" for n in range(1, 101)): "more than 32 keys",
-        "value: 5": f"line {first}: value: ",
+        "value: -5": f"line {first}: value: ",
+        "finish-by: 2026-02-31T14:00": f"line {first}: finish-by: ",
     }
     for line, words in refused.items():
         with pytest.raises(CommandFailed) as failed:

@@ -27,7 +27,7 @@ def completed(folder: Path, *words: str) -> list[str]:
     """What bash offers for the last word."""
     (folder / "completion").write_text(script("bash", parser()))
     command = ["bash", "-c", ASK, "bash", str(folder / "completion"), "cachemgr", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -60,7 +60,7 @@ def test_shells_read_their_scripts(shell: str, check: str, tmp_path: Path) -> No
         missing(shell)
     path = tmp_path / "completion"
     path.write_text(script(shell, parser()))
-    done = subprocess.run([shell, check, str(path)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([shell, check, str(path)], capture_output=True, text=True, timeout=240)
 
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -74,7 +74,7 @@ def test_fish_completes_verbs_and_images(tmp_path: Path) -> None:
 
     def offered(line: str) -> list[str]:
         program = f"source {tmp_path}/cachemgr.fish; complete -C {line!r}"
-        done = subprocess.run(["fish", "-c", program], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["fish", "-c", program], capture_output=True, text=True, timeout=240)
         return [each.split("\t")[0] for each in done.stdout.splitlines()]
 
     assert offered("cachemgr inst") == ["instance", "instances"]

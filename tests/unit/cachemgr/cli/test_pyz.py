@@ -36,7 +36,7 @@ def pythons() -> dict[tuple[int, int], str]:
 
 def works(path: str) -> bool:
     """Whether it starts at all: what version managers put into PATH may stand for nothing."""
-    return subprocess.run([path, "-c", "import sqlite3"], capture_output=True, timeout=60).returncode == 0
+    return subprocess.run([path, "-c", "import sqlite3"], capture_output=True, timeout=240).returncode == 0
 
 
 PYTHONS = pythons()
@@ -53,7 +53,7 @@ def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(python: str, pyz: Path, folder: Path, *words: str) -> Outcome:
     command = [python, "-IS", str(pyz), "--config", os.devnull, "--pool", str(folder / "pool"), "--no-daemon"]
-    done = subprocess.run([*command, *words], cwd=folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, *words], cwd=folder, capture_output=True, text=True, timeout=240)
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
@@ -113,7 +113,7 @@ def test_a_pool_can_be_used_from_its_beginning_under_every_python(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
 
     assert made.code == done.returncode == 0, done.stderr
@@ -127,7 +127,7 @@ def test_a_pool_can_be_used_from_its_beginning_under_every_python(
 
 @pytest.mark.parametrize("python", OLD.values(), ids=[f"{major}.{minor}" for major, minor in OLD])
 def test_a_python_that_is_too_old_is_told_so_in_one_line(python: str, pyz: Path, tmp_path: Path) -> None:
-    done = subprocess.run([python, str(pyz), "ls"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([python, str(pyz), "ls"], capture_output=True, text=True, timeout=240)
 
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
@@ -152,6 +152,6 @@ def test_makefile_packs_what_the_tool_packs(pyz: Path, tmp_path: Path) -> None:
         missing("make")
     root = ROOT
     command = ["make", "-n", "-C", str(root), "cachemgr.pyz", f"PYTHON={sys.executable}"]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    told = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True).stdout
 
     assert f"{sys.executable} tools/pyz.py cachemgr.pyz --interpreter '/usr/bin/python3 -IS'" in told

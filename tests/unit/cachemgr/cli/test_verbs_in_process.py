@@ -44,7 +44,7 @@ def test_result_that_cannot_be_written_is_an_error_with_a_sentence() -> None:
             stderr=subprocess.PIPE,
             env=environment,
             text=True,
-            timeout=60,
+            timeout=240,
         )
 
     assert done.returncode == 14

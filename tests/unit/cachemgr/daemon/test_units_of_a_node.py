@@ -39,7 +39,7 @@ def test_tools_of_systemd_accept_the_files(tool: str, arguments: list[str], says
         if os.environ.get("CI"):
             pytest.fail(f"{tool} is missing in CI: install the package systemd")
         pytest.skip(f"{tool} is not installed")
-    done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=240)
 
     assert done.returncode == 0
     assert says in done.stderr if says else done.stderr == ""

@@ -57,7 +57,7 @@ def ssh_server(folder: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
     sshd, keygen, sftp_server = need("sshd"), need("ssh-keygen"), need("sftp-server")
     for name in ("host", "client"):
         subprocess.run(
-            [keygen, "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True, timeout=60
+            [keygen, "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True, timeout=240
         )
     shutil.copy(folder / "client.pub", folder / "admitted")
     port = free_port()

@@ -27,7 +27,7 @@ class Encrypted:
         command += " -addext subjectAltName=IP:127.0.0.1"
         subprocess.run(
             [*command.split(), "-keyout", str(key), "-out", str(self.certificate)],
-            check=True, capture_output=True, timeout=60,
+            check=True, capture_output=True, timeout=240,
         )  # fmt: skip
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(self.certificate, key)

@@ -20,7 +20,7 @@ USER, OTHER_USER, GROUP = 64001, 64002, 64003
 
 def listed(tool: str, path: Path) -> list[str]:
     argv = [tool, "--numeric", "--omit-header", "--absolute-names", str(path)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=240)
     return done.stdout.split()
 
 

@@ -192,7 +192,7 @@ def test_seed_is_read_by_its_user_alone(
         site.disk, checked_context(WHOLE), instance="i1", folder=str(folder), uid=USER, as_seed=True
     )
     argv = [needs("isoinfo"), "-R", "-i", path, "-x", "/files/key.pem"]
-    found = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+    found = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=240).stdout
 
     assert path == f"{folder}/seed.iso"
     assert found == "secret\n"

@@ -33,7 +33,7 @@ def test_disk_with_a_file_system_is_raw(
     image = tmp_path / "image"
     with image.open("wb") as file:
         file.truncate(size_bytes)
-    subprocess.run([needs(tool), *options, image], check=True, timeout=60)
+    subprocess.run([needs(tool), *options, image], check=True, timeout=240)
 
     assert detected(image) == "raw"
 
@@ -43,7 +43,7 @@ def test_partitioned_disk_is_raw(tmp_path: Path, needs: Callable[[str], str]) ->
         image = tmp_path / label
         image.write_bytes(bytes(8 * MIB))
         script = f"label: {label}\nstart=2048, size=2048\n"
-        subprocess.run([needs("sfdisk"), "-q", image], input=script, text=True, check=True, timeout=60)
+        subprocess.run([needs("sfdisk"), "-q", image], input=script, text=True, check=True, timeout=240)
 
         assert detected(image) == "raw"
 
@@ -52,7 +52,7 @@ def test_qcow2_of_both_versions_is_qcow2(tmp_path: Path, needs: Callable[[str], 
     for version in ("0.10", "1.1"):
         image = tmp_path / version
         argv = [needs("qemu-img"), "create", "-q", "-f", "qcow2", "-o", f"compat={version}", str(image), "1M"]
-        subprocess.run(argv, check=True, timeout=60)
+        subprocess.run(argv, check=True, timeout=240)
 
         assert detected(image) == "qcow2"
 

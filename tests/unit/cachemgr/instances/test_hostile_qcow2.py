@@ -38,7 +38,7 @@ def create(tmp_path: Path, needs: Callable[[str], str]) -> Callable[..., Path]:
     def run(*options: str) -> Path:
         image = tmp_path / "image.qcow2"
         argv = [needs("qemu-img"), "create", "-q", "-f", "qcow2", *options, str(image), "64M"]
-        subprocess.run(argv, check=True, timeout=60)
+        subprocess.run(argv, check=True, timeout=240)
         return image
 
     return run

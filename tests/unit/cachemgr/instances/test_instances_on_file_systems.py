@@ -42,7 +42,7 @@ def qemu_io(needs: Callable[[str], str]) -> Callable[..., None]:
     def run(path: str, image_format: str, *commands: str) -> None:
         arguments = [part for each in commands for part in ("-c", each)]
         argv = [needs("qemu-io"), "-f", image_format, *arguments, path]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, done.stderr
         assert "failed" not in done.stdout
 
@@ -164,7 +164,7 @@ def test_reflink_where_blocks_are_not_shared_is_unsuitable(site_on: Callable[[st
 def test_copy_onto_a_full_disk_says_what_to_do(site_on: Callable[[str], Any], short_path: Path) -> None:
     target = short_path / "small"
     target.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", target], check=True, timeout=60)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", target], check=True, timeout=240)
     try:
         site = site_on("xfs")
         image = site.image(random.Random(1).randbytes(5 * MIB))
@@ -174,7 +174,7 @@ def test_copy_onto_a_full_disk_says_what_to_do(site_on: Callable[[str], Any], sh
             site.make("copy", order)
         assert os.listdir(target) == [".disk.new"]
     finally:
-        subprocess.run(["umount", target], check=True, timeout=60)
+        subprocess.run(["umount", target], check=True, timeout=240)
 
 
 def test_image_shorter_than_its_record_is_not_copied(site: Any) -> None:
@@ -203,7 +203,7 @@ def test_hostile_qcow2_becomes_no_instance_by_any_method(
         str(path),
         "1M",
     ]
-    subprocess.run(argv, check=True, timeout=60)
+    subprocess.run(argv, check=True, timeout=240)
     image = site.adopted(path)
     for method in ("reflink", "copy", "qcow2"):
         order = site.order(image, "qcow2")
@@ -220,7 +220,7 @@ def test_overlay_on_an_encrypted_image_is_refused(
 ) -> None:
     path = tmp_path / "encrypted"
     argv = [needs("qemu-img"), "create", "-q", "-f", "qcow2", str(path), "1M"]
-    subprocess.run(argv, check=True, timeout=60)
+    subprocess.run(argv, check=True, timeout=240)
     with path.open("r+b") as file:
         file.seek(32)
         file.write((2).to_bytes(4, "big"))

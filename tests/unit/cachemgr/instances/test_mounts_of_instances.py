@@ -129,7 +129,7 @@ def test_file_mounted_read_only_resists_even_root(
     source.write_bytes(b"content" * 100)
     if image_format == "qcow2":
         argv = [needs("qemu-img"), "create", "-q", "-f", "qcow2", str(source), "1M"]
-        subprocess.run(argv, check=True, timeout=60)
+        subprocess.run(argv, check=True, timeout=240)
     image = site.adopted(source)
     made = made_and_mounted(site, "readonly", site.order(image, image_format, is_writable=False))
 
@@ -240,7 +240,7 @@ def test_damaged_squashfs_is_named_and_leaves_no_loop_device(site: Any) -> None:
 
 def attached() -> str:
     argv = ["losetup", "--list", "--output", "BACK-FILE", "--noheadings"]
-    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=240).stdout
 
 
 def test_removal_leaves_neither_mounts_nor_loop_devices_nor_files(

@@ -19,7 +19,9 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 @pytest.fixture
 def tool(needs: Callable[[str], str]) -> Callable[..., str]:
     def run(name: str, *arguments: str | Path) -> str:
-        done = subprocess.run([needs(name), *map(str, arguments)], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [needs(name), *map(str, arguments)], capture_output=True, text=True, timeout=240
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Pattern verification failed" not in done.stdout
         return done.stdout

@@ -39,7 +39,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def tool(needs: Callable[[str], str]) -> Callable[..., bytes]:
     def run(name: str, *arguments: str | Path) -> bytes:
-        done = subprocess.run([needs(name), *map(str, arguments)], capture_output=True, timeout=60)
+        done = subprocess.run([needs(name), *map(str, arguments)], capture_output=True, timeout=240)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -39,9 +39,9 @@ def test_boot_sector_is_the_program_that_is_told(tmp_path: Path) -> None:
             pytest.skip(f"needs {tool}: make tools")
     (tmp_path / "probe.S").write_text(accelerator.PROBE_SOURCE)
     run = ["as", "--32", "probe.S", "-o", "probe.o"]
-    subprocess.run(run, cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(run, cwd=tmp_path, check=True, timeout=240)
     run = ["ld", "-m", "elf_i386", "-Ttext", "0x7c00", "--oformat", "binary", "probe.o", "-o", "probe"]
-    subprocess.run(run, cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(run, cwd=tmp_path, check=True, timeout=240)
 
     assert (tmp_path / "probe").read_bytes() == accelerator.BOOT_SECTOR
 

@@ -25,7 +25,7 @@ def files_of(image: bytes, folder: Path) -> Path:
         pytest.skip("needs xorriso: make tools")
     (folder / "image").write_bytes(image)
     line = ["xorriso", "-osirrox", "on", "-indev", "image", "-extract", "/", "files"]
-    subprocess.run(line, cwd=folder, check=True, capture_output=True, timeout=60)
+    subprocess.run(line, cwd=folder, check=True, capture_output=True, timeout=240)
     return folder / "files"
 
 
@@ -37,7 +37,7 @@ def test_shell_in_the_guest_sets_what_was_set_on_the_node(tmp_path: Path) -> Non
     )
     files = files_of(job_disk(job), tmp_path)
     line = f'. {files}/environment; . {files}/arguments; printf "%s|%s|%s|%s" "$#" "$1" "$2" "$VALUE"'
-    said = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=240)
 
     assert said.stdout == f"2|a b|{NASTY}|{NASTY}"
     assert not (tmp_path / "evil").exists()
@@ -48,7 +48,7 @@ def test_shell_in_the_guest_sets_what_was_set_on_the_node(tmp_path: Path) -> Non
 def test_runner_is_a_program_that_every_shell_reads(tmp_path: Path) -> None:
     files = files_of(job_disk(MachineJob(script="#!/bin/sh\n", folder="/w")), tmp_path)
 
-    assert subprocess.run(["sh", "-n", files / "run"], timeout=60).returncode == 0
+    assert subprocess.run(["sh", "-n", files / "run"], timeout=240).returncode == 0
     assert (files / "folder").read_text() == "/w\n"
 
 

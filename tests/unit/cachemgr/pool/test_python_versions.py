@@ -25,7 +25,7 @@ def interpreters() -> dict[str, str]:
     versions = {"{}.{}".format(*sys.version_info): sys.executable}
     for path in found:
         said = subprocess.run(
-            [path, "-I", "-S", "-V"], capture_output=True, text=True, timeout=60, check=False
+            [path, "-I", "-S", "-V"], capture_output=True, text=True, timeout=240, check=False
         )
         version = re.search(r"(3)\.(\d+)", said.stdout + said.stderr)
         if said.returncode == 0 and version and (3, int(version[2])) >= OLDEST:
@@ -49,7 +49,7 @@ def test_pool_works_under_this_python(version: str, tmp_path: Path) -> None:
         [FOUND[version], "-I", "-S", "-W", "error", str(script), str(ROOT), str(tmp_path / "pool")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

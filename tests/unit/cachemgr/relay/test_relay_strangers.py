@@ -18,7 +18,7 @@ MANY = 200
 
 def dial_from(node: Node, host: str) -> socket.socket:
     address = ("127.0.0.1", node.relay.port)
-    return socket.create_connection(address, timeout=60, source_address=(host, 0))
+    return socket.create_connection(address, timeout=240, source_address=(host, 0))
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /v1/ima"], ids=["silent", "half a head"])

@@ -192,7 +192,7 @@ def test_status_imports_nothing_but_the_standard_library_and_ourselves() -> None
     with tempfile.TemporaryDirectory(prefix="or-") as folder, serving(Path(folder) / "s") as service:
         service.on("GET", "/v1/status", STATUS)
         done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False,
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False,
             env={**os.environ, "OUTRIDER_SOCKET": str(service.path)},
         )  # fmt: skip
 

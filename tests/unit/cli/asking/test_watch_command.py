@@ -138,7 +138,7 @@ def test_interrupt_on_a_terminal_leaves_no_traceback() -> None:
             while b"n[3-4]" not in seen:
                 seen += os.read(leader, 65_536)
             child.send_signal(signal.SIGINT)
-            _, errors = child.communicate(timeout=60)
+            _, errors = child.communicate(timeout=240)
         finally:
             child.kill()
             child.wait()

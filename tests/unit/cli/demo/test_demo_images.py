@@ -40,7 +40,7 @@ def test_disk_in_the_image_is_its_random_bytes(image: Path, tmp_path: Path) -> N
         pytest.skip("qemu-img is not installed")
     raw = tmp_path / "raw"
     for words in (("check", str(image)), ("convert", "-O", "raw", str(image), str(raw))):
-        done = subprocess.run(["qemu-img", *words], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(["qemu-img", *words], capture_output=True, text=True, timeout=240, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
     assert raw.read_bytes() == image.read_bytes()[5 * CLUSTER_BYTES :]
@@ -49,7 +49,7 @@ def test_disk_in_the_image_is_its_random_bytes(image: Path, tmp_path: Path) -> N
 def test_server_gives_an_image_as_it_is(image: Path) -> None:
     server = DemoImageServer(image.parent)
     try:
-        with urlopen(f"{server.address}/render.qcow2", timeout=60) as answer:
+        with urlopen(f"{server.address}/render.qcow2", timeout=240) as answer:
             given = answer.read()
     finally:
         server.stop()

@@ -113,7 +113,7 @@ def run(script: str, folder: Path, *words: str, **variables: str) -> tuple[int, 
         ["/bin/sh", str(path), *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
         env={"PATH": "/usr/bin:/bin", **variables},
     )
@@ -263,7 +263,7 @@ def test_sites_functions_run_before_ours_whatever_the_file_looks_like(name: str,
     (tmp_path / "try.lua").write_text(TRY)
 
     done = subprocess.run(
-        [lua(), "try.lua", "job_submit.lua"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        [lua(), "try.lua", "job_submit.lua"], cwd=tmp_path, capture_output=True, text=True, timeout=240,
         check=False,
     )  # fmt: skip
 
@@ -283,7 +283,7 @@ def test_where_our_filter_is_gone_only_jobs_that_need_it_are_refused(tmp_path: P
     )
 
     done = subprocess.run(
-        [lua(), "try.lua"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [lua(), "try.lua"], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
     )
 
     assert done.stdout.split() == ["-1", "-1", "0", "0"], done.stderr

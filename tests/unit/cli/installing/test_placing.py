@@ -229,7 +229,7 @@ def test_program_runs_alone_as_a_node_runs_it(root: Path) -> None:
 
     done = subprocess.run(
         ["/usr/bin/python3", "-I", "-S", "-c", reader, str(len(source))], input=source + asked,
-        capture_output=True, timeout=60, check=True,
+        capture_output=True, timeout=240, check=True,
     )  # fmt: skip
 
     assert json.loads(done.stdout)["files"] == {}

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.oracle
 def simgrid() -> None:
     command = [DEBIAN_PYTHON, "-c", "import simgrid"]
     try:
-        is_missing = subprocess.run(command, capture_output=True, timeout=60, check=False).returncode != 0
+        is_missing = subprocess.run(command, capture_output=True, timeout=240, check=False).returncode != 0
     except FileNotFoundError:
         is_missing = True
     if is_missing:

@@ -97,6 +97,6 @@ def qmaster(path: Path = SERVER) -> Iterator[Qmaster]:
 def run(path: Path, said: bytes, **variables: str) -> tuple[int, list[str], bytes]:
     """Exit status, the lines of stdout, and stderr of a filter as the qmaster starts it."""
     done = subprocess.run(
-        [str(path)], input=said, capture_output=True, timeout=60, env=variables, check=False
+        [str(path)], input=said, capture_output=True, timeout=240, env=variables, check=False
     )
     return done.returncode, done.stdout.decode("utf-8", "surrogateescape").splitlines(), done.stderr

@@ -16,7 +16,7 @@ WANTED = {"OUTRIDER_IMAGE_WANTED": "image=http://h/e;size=3GiB"}
 def client(*lines: str) -> list[str]:
     """What the client's filter answers in the environment of a user who wants an image."""
     told = subprocess.run(
-        [CLIENT], input=job(*lines) + b"QUIT\n", capture_output=True, timeout=60, check=True, env=WANTED
+        [CLIENT], input=job(*lines) + b"QUIT\n", capture_output=True, timeout=240, check=True, env=WANTED
     )
     return told.stdout.decode().splitlines()[1:]
 

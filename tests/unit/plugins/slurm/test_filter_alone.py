@@ -27,7 +27,7 @@ def interpreter(name: str) -> list[str]:
             return [found]
     else:
         plugins = sorted(Path("/usr/lib").glob("*/slurm*/job_submit_lua.so"))
-        needed = subprocess.run(["ldd", *plugins[:1]], capture_output=True, text=True, timeout=60).stdout
+        needed = subprocess.run(["ldd", *plugins[:1]], capture_output=True, text=True, timeout=240).stdout
         if found := next(iter(re.findall(r"liblua\S* => (\S+)", needed)), None):
             return [sys.executable, str(HERE / "lua51.py"), found]
     if os.environ.get("CI"):
@@ -43,7 +43,7 @@ def lua(request: pytest.FixtureRequest) -> list[str]:
 def run(lua: list[str], file: str, plugins: Path = PLUGINS) -> subprocess.CompletedProcess[str]:
     argv = [*lua, str(HERE / file), str(plugins), SEED]
     return subprocess.run(
-        argv, capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=False
+        argv, capture_output=True, encoding="utf-8", errors="replace", timeout=240, check=False
     )
 
 
@@ -99,7 +99,7 @@ def test_site_sets_its_own_limits_and_none_that_makes_no_sense(tmp_path: Path) -
         "print(limits.line, limits.text, limits.head, limits.searched)\n"
     )
     done = subprocess.run(
-        [*interpreter("lua5.4"), str(script)], capture_output=True, text=True, timeout=60, check=True
+        [*interpreter("lua5.4"), str(script)], capture_output=True, text=True, timeout=240, check=True
     )
 
     assert done.stdout.split() == ["2048", "4096", "65536", "1048576"]

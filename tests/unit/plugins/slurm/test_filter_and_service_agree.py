@@ -38,7 +38,16 @@ RIGHT = {
     "boot": ["disk", "debian-12", "A" * 32],
     "checkpoint": ["USR1", "USR2", "INT", "HUP", "TERM"],
     "grace": ["1s", "90s", "5m", "5min", "99999h"],
-    "option": ["nodes=2 time=60", "time=2h  nodes=99999", "nodes=1\ttime=90m", "nodes=4 time=999999min"],
+    "option": [
+        "nodes=2 time=60",
+        "time=2h  nodes=99999",
+        "nodes=1\ttime=90m",
+        "nodes=4 time=999999min",
+        "nodes=1 time=3 cpus=8 memory=16GiB",
+        "memory=800MB nodes=1 time=3 image=http://h/b.qcow2",
+        "nodes=1 time=3 image=b digest=sha256:" + "0a" * 32,
+    ],
+    "value": ["0", "12.5", "999999999", "0.001"],
 }
 LETTERS = [
     *"aZ09._~:/?#@!$&()*+,;=%[]-'\" \\{}|^`<>\tä€",
@@ -71,6 +80,7 @@ BESIDE = {
     "preemptible": "run: vm\n",
     "run": "",
     "option": "",
+    "value": "",
     "boot": "run: vm\n",
     "checkpoint": "preemptible: requeue\n",
     "grace": "preemptible: requeue\ncheckpoint: USR1\n",
@@ -100,7 +110,7 @@ def test_filter_and_service_take_the_same_values() -> None:
     lines = "".join(f"{key} {value}\n" for key, value in asked)
     done = subprocess.run(
         [*interpreter("lua5.4"), str(Path(HERE) / "values.lua"), str(PLUGINS)],
-        input=lines, capture_output=True, text=True, timeout=60, check=True,
+        input=lines, capture_output=True, text=True, timeout=240, check=True,
     )  # fmt: skip
     answers = [line == "yes" for line in done.stdout.splitlines()]
 

@@ -221,6 +221,13 @@ claim("a deadline from now on is an instant",
   metadata_of(made):find("finish-by: " .. os.date("!%Y-%m-%dT%H:", os.time() + 5400), 1, true))
 answer, made = submit(with(TWO, { deadline = 1785506400 }))
 claim("Slurm's deadline is the same", metadata_of(made):find("finish%-by: 2026%-07%-31T14:00:00Z$"))
+answer, made = submit(with("#OUTRIDER finish-by: now+1h\n#OUTRIDER value: 12.5\n"))
+claim("a deadline and a value stand without options", answer == 0 and metadata_of(made):find("\\nvalue: 12.5", 1, true))
+local LARGE = "#OUTRIDER option: nodes=2 time=60 cpus=8 memory=4GiB image=http://h/b.qcow2\n"
+answer, made = submit(with(LARGE .. "#OUTRIDER option: nodes=2 time=9 cpus=8 memory=4096MiB\n", { cpus_per_task = 3 }))
+claim("such a job has its first option's processors", made.cpus_per_task == 8 and made.min_cpus == 16)
+claim("such a job has its first option's memory", made.min_mem_per_node == 4096)
+claim("its record says which option it has", made.admin_comment:find(',"option":1', 1, true))
 answer, made = submit(with(TWO, { array_inx = "1-3" }))
 claim("an array keeps its size", answer == 0 and made.min_nodes == nil and said[1]:find("array", 1, true))
 for _, case in ipairs({
@@ -228,11 +235,15 @@ for _, case in ipairs({
   { "option: nodes=0 time=5", "line 3: option: \"0\" is not a number" },
   { "option: nodes=-1 time=5", "line 3: option: \"-1\" is not a number" },
   { "option: nodes=2 time=99999999999999999999", "is not a time" },
-  { "option: nodes=2\194\178 time=5", "line 3: option: \"2\\xc2\\xb2\" is not" },
-  { "option: nodes=2 time=5 memory=1GiB", "memory is the same for all options" },
-  { "option: nodes=2 time=5\n#OUTRIDER option: nodes=2 time=9", "option 2: another one has 2 nodes" },
-  { "value: 7", "line 3: value: jobs in queues are not weighed" },
-  { "finish-by: now+1h", "finish-by says nothing without options" },
+  { "option: nodes=2\194\178 time=5", "line 3: option: \"nodes=2\\xc2\\xb2\" is not of the form" },
+  { "option: nodes=2 time=5 memory=1TiB", "is not the memory of a node" },
+  { "option: nodes=2 time=5 cpus=0", "is not a number of processors of a node" },
+  { "option: nodes=2 time=5 image=../a", "does not begin with a letter or digit" },
+  { "option: nodes=2 time=5 gpus=1", "is not known in an option of a job: there are nodes, time, cpus" },
+  { "option: nodes=2 time=5 cpus=2\n#OUTRIDER option: nodes=4 time=3", "option 2: cpus stands in some options only" },
+  { "option: nodes=2 time=5\n#OUTRIDER option: nodes=2 time=9", "option 2: it has the size of option 1" },
+  { "value: -7", "line 3: value: \"-7\" is not a value" },
+  { "value: 1e9", "line 3: value: \"1e9\" is not a value" },
   { "option: nodes=2 time=5\n#OUTRIDER finish-by: 2026-02-31T14:00", "line 4: finish-by: " },
   { "option: nodes=2 time=5\n#OUTRIDER finish-by: soon", "line 4: finish-by: \"soon\" is not a time" },
   { ("option: nodes=2 time=5\n#OUTRIDER "):rep(99) .. "option: nodes=2 time=5", "more than 32 keys" },

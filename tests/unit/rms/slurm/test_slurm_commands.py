@@ -139,7 +139,7 @@ def test_argument_with_a_zero_byte_reaches_no_command() -> None:
 
 def test_script_runs_exactly_the_command_and_has_no_line_for_sbatch() -> None:
     script = script_of(replace(SUBMISSION, argv=("printf", "%s|", *SUBMISSION.argv)))
-    printed = subprocess.run(["sh"], input=script, capture_output=True, text=True, timeout=60, check=True)
+    printed = subprocess.run(["sh"], input=script, capture_output=True, text=True, timeout=240, check=True)
     first, command = script.split("\n", 1)
 
     assert printed.stdout == "".join(f"{each}|" for each in SUBMISSION.argv)

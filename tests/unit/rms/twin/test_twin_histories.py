@@ -158,7 +158,7 @@ def test_same_history_is_told_alike_under_two_hash_seeds() -> None:
             env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=True,
         ).stdout
         for hash_seed in ("1", "2")

@@ -42,7 +42,7 @@ class Munged:
             ["munge", "--socket", self.socket, "--string", payload, *arguments],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             user=uid,
             group=uid,
             extra_groups=[],

@@ -31,7 +31,7 @@ path, uid, gid, method, target, headers, count = json.loads(sys.argv[1])
 os.setgroups([]); os.setgid(gid); os.setuid(uid)
 kept = []
 for _ in range(count):
-    connection = http.client.HTTPConnection("localhost", timeout=60)
+    connection = http.client.HTTPConnection("localhost", timeout=240)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect(path)
     kept.append(connection)
@@ -54,7 +54,7 @@ def send_as(
     """A request by a process of that user, over the last of so many connections."""
     wanted = json.dumps([server.path, uid, gid, method, target, headers or {}, count])
     finished = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", CLIENT, wanted], capture_output=True, text=True, timeout=60
+        [sys.executable, "-I", "-S", "-c", CLIENT, wanted], capture_output=True, text=True, timeout=240
     )
     assert finished.returncode == 0, finished.stderr
     status, _, body = finished.stdout.partition(" ")

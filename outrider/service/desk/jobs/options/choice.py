@@ -8,11 +8,12 @@ vary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from outrider.core.options.admission import PossibleOption, Reason, choose
 from outrider.metadata.notation.job_options import JobOption
 from outrider.rms.base import RmsJob
+from outrider.service.desk.jobs.image_lookup import JobImage
 
 BETTER_S = 60
 """Another option is worth a change if its job ends earlier by more than this."""
@@ -62,13 +63,31 @@ class OptionState:
     """From when on another option may be chosen."""
     words: str = ""
     """For its user."""
+    images: dict[str, JobImage | str] = field(default_factory=dict)
+    """By what options call them, their own images; or in words why there is none."""
 
 
-def has_size(job: RmsJob, option: JobOption) -> bool:
-    """Whether that is the size that a job has in the batch system."""
-    limit_s = job.limit_s
+def has_size(job: RmsJob, option: JobOption, number: int) -> bool:
+    """Whether a job was given that option, the first of which is number 1, and has its size. One that shows
+    none is given one even where its size fits: by that it knows which it has."""
+    return job.option == number and _fits(job, option)
+
+
+def is_changed(job: RmsJob, options: Sequence[JobOption]) -> bool:
+    """Whether a job was given the size of an option, and has another one now."""
+    return 0 < job.option <= len(options) and not _fits(job, options[job.option - 1])
+
+
+def _fits(job: RmsJob, option: JobOption) -> bool:
+    """Whether what can be seen of a job's size is as in an option."""
+    limit_s, cpus, memory_mib = job.limit_s, job.resources["cpus"], job.resources["memory_mib"]
     return (
-        job.nodes_wanted == option.nodes and limit_s is not None and 0 <= limit_s - option.limit_s < ROUNDED_S
+        job.nodes_wanted == option.nodes
+        and limit_s is not None
+        and 0 <= limit_s - option.limit_s < ROUNDED_S
+        # Where cores have several threads, jobs get whole ones.
+        and (not option.cpus or option.cpus <= cpus <= 2 * option.cpus)
+        and (not option.memory_mib or not memory_mib or memory_mib >= option.memory_mib)
     )
 
 
@@ -94,20 +113,23 @@ def best(
     return chosen.index, words
 
 
+def _work(option: JobOption) -> int:
+    """What it takes of the nodes: processor-seconds where options name processors, else node-seconds."""
+    return option.nodes * max(1, option.cpus) * option.limit_s
+
+
 def _stays(now: Expected, chosen: Expected, in_time: Sequence[Expected]) -> bool:
     """Whether what was chosen before stays, although another would be chosen now."""
     if in_time:
         # One that is as cheap is chosen for its end alone.
-        return now in in_time and now.option.nodes * now.option.limit_s <= (
-            chosen.option.nodes * chosen.option.limit_s
-        )
+        return now in in_time and _work(now.option) <= _work(chosen.option)
     return now.end_s <= chosen.end_s + BETTER_S
 
 
 def _possible(each: Expected, *, has_deadline: bool) -> PossibleOption:
     return PossibleOption(
         index=each.index,
-        instances=each.option.nodes,
+        instances=each.option.nodes * max(1, each.option.cpus),
         duration_s=each.option.limit_s,
         end_s=each.end_s,
         moving_s=each.moving_s,

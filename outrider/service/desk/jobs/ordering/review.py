@@ -1,4 +1,4 @@
-"""All jobs that wait, reviewed after each look in the order in which they came: a few in one go.
+"""All jobs that wait, reviewed after each look, those that came first first: a few in one go.
 
 What was chosen for a job before is still right, or is not. Where each will probably be is thought
 about anew, those first that came first; so a review that has begun ends before another begins, and
@@ -13,6 +13,7 @@ from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.jobs.options.sizes import JobSizes
 from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.ordering.schedule import JobTurns
+from outrider.service.desk.jobs.ordering.worth import in_order
 from outrider.service.desk.jobs.placement import JobPlacer
 from outrider.service.desk.state.site import Site
 
@@ -52,7 +53,7 @@ class JobReview:
             self._is_wanted = False
             self._placer.begin()
             self._schedule.walk()
-            self._left.extend(self._jobs.entries)
+            self._left.extend(in_order(self._jobs.entries, self._site.now_s))
         improved = 0
         for _ in range(min(REVIEWED_AT_ONCE, len(self._left))):
             entry = self._jobs.entries.get(self._left.popleft())

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from outrider.core.model import Resources
+from outrider.metadata.joblines import parse_job_lines
 from outrider.metadata.notation.job_options import write_finish_by
-from outrider.rms.base import JobState, Submission
+from outrider.rms.base import JobState, RmsJob, Submission
 from outrider.service.answers import JobDetails
+from outrider.service.desk.jobs.job import JobEntry
+from outrider.service.desk.jobs.ordering.worth import in_order
 from outrider.service.requests import ShowJob
-from tests.unit.service.desk.sandbox import ALICE, Sandbox
+from tests.unit.service.desk.sandbox import ALICE, RATE, Sandbox
 
 HOUR_S = 3600
 WIDE, NARROW = "option: nodes=4 time=15\n", "option: nodes=1 time=60\n"
@@ -128,6 +131,99 @@ def test_job_whose_owner_has_changed_it_is_left_alone(sandbox: Sandbox) -> None:
     assert (job.state, len(job.nodes)) == (JobState.RUNNING, 2)
 
 
+def test_option_whose_image_is_there_is_taken_before_a_shorter_one(sandbox: Sandbox) -> None:
+    there = "https://images.example.org/ubuntu"
+    sandbox.sizes["https://images.example.org/large"] = 1200 * RATE
+    sandbox.submit(nodes=1, argv=("sleep", "60"))
+    sandbox.sleep(200)
+    ways = f"option: nodes=1 time=60\noption: nodes=1 time=62 image={there}\n"
+    key = sandbox.submit("large", more=ways, argv=("sleep", "600"))
+    sandbox.sleep(120)
+
+    job = sandbox.job(key)
+    assert job is not None
+    assert (job.state, job.option, job.limit_s) == (JobState.RUNNING, 2, 62 * 60)
+    assert "option 2 of 2" in note(sandbox, key)
+
+
+def test_option_whose_image_cannot_be_had_is_left_out(sandbox: Sandbox) -> None:
+    ways = "option: nodes=1 time=60\noption: nodes=2 time=5 image=https://images.example.org/none\n"
+    key = sandbox.submit(more=ways, limit_s=HOUR_S, argv=("sleep", "600"))
+    sandbox.sleep(120)
+
+    job = sandbox.job(key)
+    assert job is not None
+    assert (job.state, len(job.nodes)) == (JobState.RUNNING, 1)
+
+
+def test_option_that_takes_a_part_of_a_node_is_taken_where_whole_ones_are_not_free(sandbox: Sandbox) -> None:
+    for _ in range(4):
+        sandbox.rms.outside.submit(
+            Submission(
+                user="eve",
+                uid=1009,
+                argv=("sleep", "9999"),
+                nodes_wanted=1,
+                resources=Resources.of(cpus=5),
+                limit_s=8 * HOUR_S,
+            )
+        )
+    sandbox.sleep(40)
+    key = put(sandbox, "option: nodes=1 time=30 cpus=8\noption: nodes=1 time=90 cpus=3\n")
+    sandbox.sleep(120)
+
+    job = sandbox.job(key)
+    assert job is not None
+    assert (job.state, job.resources["cpus"], job.limit_s) == (JobState.RUNNING, 3, 90 * 60)
+
+
+def test_job_that_was_changed_while_the_service_was_away_is_left_alone(sandbox: Sandbox) -> None:
+    fill(sandbox, 8 * HOUR_S, 8 * HOUR_S, 8 * HOUR_S, HOUR_S)
+    key = put(sandbox, WIDE + "option: nodes=1 time=50\n")
+    sandbox.sleep(90)
+    before = sandbox.job(key)
+    sandbox.restart()
+    sandbox.rms.resize(key, 1, HOUR_S // 2)
+    sandbox.sleep(120)
+
+    assert before is not None
+    assert before.option == 2
+    assert "its size was changed meanwhile" in note(sandbox, key)
+    assert size(sandbox, key) == (1, HOUR_S // 2)
+
+
+def entry(key: str, uid: int, value: str, more: str = "") -> JobEntry:
+    lines = parse_job_lines(f"image: a\n{more}" + (f"value: {value}\n" if value else ""))
+    job = RmsJob(
+        key=key,
+        user="u",
+        uid=uid,
+        state=JobState.HELD,
+        resources=Resources.of(cpus=1),
+        limit_s=HOUR_S,
+        submitted_s=0,
+    )
+    return JobEntry(job=job, since_s=0, lines=lines)
+
+
+def test_worthiest_of_a_users_jobs_comes_first_and_before_nobody_elses() -> None:
+    soon = f"finish-by: {write_finish_by(2 * HOUR_S)}\n"
+    entries = [
+        entry("1", 1, "1"),
+        entry("2", 2, "0.001"),
+        entry("3", 1, ""),
+        entry("4", 1, "3", "option: nodes=6 time=60\n"),
+        entry("5", 1, "2"),
+        entry("6", 2, "1000"),
+        entry("7", 1, "1", soon),
+    ]
+
+    found = in_order({each.key: each for each in entries}, 0)
+
+    # 7 has two hours left; 4 is worth a half for each node.
+    assert found == ["7", "6", "3", "5", "1", "2", "4"]
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -135,12 +231,14 @@ def test_job_whose_owner_has_changed_it_is_left_alone(sandbox: Sandbox) -> None:
         ("option: nodes=-2 time=5\n", "option 1"),
         (f"option: nodes={'9' * 30} time=5\n", "option 1"),
         (NARROW + "option: nodes=\u0662 time=5\n", "option 2"),
-        (NARROW + "option: nodes=2 time=5 cpus=4\n", "option 2: cpus is the same for all options"),
-        (NARROW + "option: nodes=1 time=5\n", "option 2: another one has 1 nodes"),
+        (NARROW + "option: nodes=2 time=5 cpus=4\n", "option 2: cpus stands in some options only"),
+        (NARROW + "option: nodes=2 time=5 gpus=4\n", "option 2: gpus is not known"),
+        (NARROW + "option: nodes=2 time=5 digest=sha256:0\n", "option 2: digest says nothing without"),
+        (NARROW + "option: nodes=1 time=5\n", "option 2: it has the size of option 1"),
         ("".join(f"option: nodes={n} time=5\n" for n in range(1, 101)), "100 options"),
-        ("finish-by: 2026-01-31T14:00:00Z\n", "finish-by says nothing without options"),
         (NARROW + "finish-by: tomorrow\n", "finish-by is"),
-        (NARROW + "value: 5\n", "value"),
+        (NARROW + "value: -5\n", "value is"),
+        (NARROW + "value: \u0665\n", "value is"),
     ],
 )
 def test_hostile_lines_are_refused_with_the_reason(sandbox: Sandbox, more: str, words: str) -> None:

@@ -1,0 +1,58 @@
+"""A workspace file with several options, handed over as a job: what its lines say."""
+
+from __future__ import annotations
+
+import pytest
+
+from outrider.metadata.joblines import parse_job_lines
+from outrider.metadata.notation.job_options import write_finish_by
+from outrider.service.ports import FoundImage
+from outrider.service.web.errors import RefusedRequest
+from outrider.service.web.requests.bodies import SubmitBody
+from outrider.service.web.requests.understanding import understand_job
+from outrider.service.web.routes.submissions import _lines
+
+NOW_S = 1_785_506_400  # 2026-07-31T14:00:00Z
+WORKSPACE = """version: 1
+metadata:
+  name: web
+  image: {uri: "https://images.example.org/ubuntu"}
+deployment:
+"""
+TWO = "  options: [{nodes: 2, duration: 1h}, {nodes: 4, duration: 35m}]\n"
+
+
+def lines(deployment: str) -> str:
+    body = SubmitBody.model_validate({"argv": ["true"], "workspace": WORKSPACE + deployment, "zone": "UTC"})
+    workspace = understand_job(body, NOW_S)
+    return _lines(workspace, FoundImage(size_bytes=5, digest="sha256:" + "a" * 64))
+
+
+def test_options_and_deadline_of_a_file_become_those_of_the_job() -> None:
+    found = parse_job_lines(lines(TWO + "  finish_by: now+3h\n"))
+
+    assert [str(each) for each in found.options] == ["nodes=2 time=60", "nodes=4 time=35"]
+    assert write_finish_by(found.finish_by_s or 0) == "2026-07-31T17:00:00Z"
+
+
+def test_what_one_option_says_of_a_node_stands_in_all() -> None:
+    sized = "  cpus: 2\n  options: [{nodes: 2, duration: 90s, cpus: 8}, {nodes: 4, duration: 35m}]\n"
+
+    found = parse_job_lines(lines(sized))
+
+    assert [str(each) for each in found.options] == ["nodes=2 time=2 cpus=8", "nodes=4 time=35 cpus=2"]
+
+
+@pytest.mark.parametrize(
+    ("deployment", "words"),
+    [
+        (TWO + "  start: now+1h\n", "a job of its own cannot"),
+        ("  options: [{nodes: 2, duration: 1h, instances_per_node: 2}]\n", "one instance on each node"),
+        ("  options: [{nodes: 2, duration: 1h}, {nodes: 2, duration: 2h}]\n", "it has the size of option 1"),
+    ],
+)
+def test_what_a_job_cannot_have_is_refused(deployment: str, words: str) -> None:
+    with pytest.raises(RefusedRequest) as refused:
+        lines(deployment)
+
+    assert words in str(refused.value.__dict__)
