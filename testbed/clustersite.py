@@ -6,10 +6,11 @@ is tried by itself, against sites that it has to find out about. A batch system'
 
 from __future__ import annotations
 
+import io
 import json
 import secrets
 import tempfile
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ from cachemgr.network.client import DaemonClient
 from outrider.cli.demo.images import write_image
 from outrider.cli.installing.common.pyz import pack
 from outrider.cli.installing.common.shipped import package_file, shipped
+from outrider.cli.main import main
 from outrider_client import Outrider, OutriderError
 from outrider_client.doors import SOCKET
 from testbed.batchcluster import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT, BatchCluster
@@ -175,6 +177,13 @@ class ClusterSite(Generic[C]):
     ) -> subprocess.CompletedProcess[str]:
         """A user's `outrider …` on the head."""
         return self.cluster.run(HEAD, ["outrider", *words], user=user, check=check, timeout_s=timeout_s)
+
+    def told(self, *words: str) -> str:
+        """What `outrider …` prints for root, by this process: for whoever looks again and again."""
+        printed = io.StringIO()
+        with redirect_stdout(printed), redirect_stderr(io.StringIO()):
+            main([*words, "--socket", self.cluster.from_outside(HEAD, SOCKET)])
+        return printed.getvalue()
 
     def home(self, user: str = "ada") -> str:
         return self.cluster.people.of(user).home

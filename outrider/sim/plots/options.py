@@ -85,17 +85,20 @@ def _lines(
     schemes = list(dict.fromkeys(cell.scheme for cell in cells))
     for number, scheme in enumerate(schemes):
         found = [value(cell) for cell in cells if cell.scheme == scheme]
-        axes.errorbar(
-            range(len(loads)),
-            [each.mean for each in found],
-            yerr=[each.half_width for each in found],
-            color=COLOURS[number % len(COLOURS)],
-            linestyle="-" if number < len(COLOURS) else "--",
-            marker="o",
-            markersize=4,
-            capsize=3,
-            label=scheme,
-        )
+        # Patterns of other spikes are another line.
+        for pattern in dict.fromkeys(load.partition(" of ")[2] for load in loads):
+            places = [place for place, load in enumerate(loads) if load.partition(" of ")[2] == pattern]
+            axes.errorbar(
+                places,
+                [found[place].mean for place in places],
+                yerr=[found[place].half_width for place in places],
+                color=COLOURS[number % len(COLOURS)],
+                linestyle="-" if number < len(COLOURS) else "--",
+                marker="o",
+                markersize=4,
+                capsize=3,
+                label=scheme if places[0] == 0 else None,
+            )
     axes.set_xticks(range(len(loads)), loads, rotation=0 if len(loads) < 6 else 45)
     axes.set_ylabel(label)
     grid(axes)

@@ -66,7 +66,7 @@ def wait_shown(site: GridEngineSite, job: str, words: str, timeout_s: float = TO
     """Until `outrider show JOB` says so."""
     site.cluster.wait_for(
         f"{words!r} in outrider show {job}",
-        lambda: words in site.outrider("show", job, check=False).stdout,
+        lambda: words in site.told("show", job),
         timeout_s,
         lambda: report(site, job),
     )

@@ -80,7 +80,7 @@ def wait_shown(site: OutriderSite, job: str, words: str, timeout_s: float = TOLD
     """Until `outrider show JOB` says so."""
     site.cluster.wait_for(
         f"{words!r} in outrider show {job}",
-        lambda: words in site.outrider("show", job, check=False).stdout,
+        lambda: words in site.told("show", job),
         timeout_s,
         lambda: f"{seen(site, job)}\n{site.outrider('show', job, check=False).stdout}\n{site.logs()}",
     )
