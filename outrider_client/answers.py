@@ -114,6 +114,9 @@ class Status:
     known."""
     is_link_doubted: bool = False
     """Whether these were transfers from several servers, so that it is the link's fault."""
+    head: str = ""
+    """Which head leads, where there are several, and since when."""
+    head_since_s: Optional[int] = None
 
 
 @dataclass(frozen=True)

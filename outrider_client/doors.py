@@ -10,7 +10,8 @@ import errno
 import http.client
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +20,13 @@ from outrider_client.errors import InputError, NotAllowedError, UnreachableError
 SOCKET = "/run/outrider/outriderd.sock"
 SOCKET_VARIABLE = "OUTRIDER_SOCKET"
 SERVER_VARIABLE = "OUTRIDER_SERVER"
+LEADER_HEADER = "Outrider-Leader"
+"""By this a head that stands by says at which address the one is that leads."""
+MOST_HEADS = 8
+ANSWER_S = 10.0
+"""So long one of several heads has for an answer, before another one is asked the same."""
+CONNECT_S = 3.0
+"""So long a connection to one of several heads may take: another one is asked then."""
 MOST_PATH_BYTES = 107
 """What the system takes as a socket's path."""
 MOST_HOST_CHARACTERS = 253
@@ -51,8 +59,15 @@ class Door(Protocol):
     def way(self) -> str:
         """How another one is named."""
 
+    @property
+    def answer_s(self) -> float | None:
+        """How long to wait for an answer before another head is asked; None if there is no other."""
+
     def connect(self, timeout_s: float) -> http.client.HTTPConnection:
         """A connection that stands. Raises NotThere, Stranger, OutriderError or another OSError."""
+
+    def pass_on(self, leader: str) -> None:
+        """Whoever was asked cannot help now. It names who leads, or nobody."""
 
     def vouch(self, method: str, target: str, key: str, body: bytes, timeout_s: float) -> dict[str, str]:
         """Headers that say who asks, for one attempt to send this. Raises OutriderError."""
@@ -74,6 +89,7 @@ class SocketDoor:
 
     remedy = "Start it with systemctl start outriderd, or name its socket with --socket or OUTRIDER_SOCKET"
     way = "name the right socket with --socket or OUTRIDER_SOCKET"
+    answer_s = None
 
     def __init__(self, path: str) -> None:
         if len(os.fsencode(path)) > MOST_PATH_BYTES:
@@ -100,6 +116,9 @@ class SocketDoor:
             raise
         return connection
 
+    def pass_on(self, leader: str) -> None:
+        """There is one socket."""
+
     def vouch(self, method: str, target: str, key: str, body: bytes, timeout_s: float) -> dict[str, str]:
         return {}
 
@@ -111,6 +130,7 @@ class ServerDoor:
     host: str
     port: int
     name: str
+    answer_s = None
 
     @property
     def remedy(self) -> str:
@@ -137,6 +157,9 @@ class ServerDoor:
 
         return {"Authorization": authorisation(method, target, key, body, timeout_s=timeout_s)}
 
+    def pass_on(self, leader: str) -> None:
+        """There is one address."""
+
     def _unconnected(self, error: OSError, timeout_s: float) -> Exception:
         if isinstance(error, ConnectionRefusedError):
             return NotThere(error.strerror or str(error))
@@ -149,6 +172,75 @@ class ServerDoor:
         return UnreachableError(
             f"{self.name} cannot be reached: {reason}; see that machine and the network, or {self.way}"
         )
+
+
+class HeadDoors:
+    """The service of several heads: the one that leads is asked, and found again when another one does.
+
+    `home` are those that were named. One that stands by names who leads: that one is asked next, and if it
+    cannot help either, those of `home` in turn.
+    """
+
+    def __init__(self, home: Sequence[Door], answer_s: float | None = ANSWER_S) -> None:
+        self._home = tuple(home)
+        self._answer_s = answer_s
+        self._turn = 0
+        self._leader: ServerDoor | None = None
+        self._asked: Door = self._home[0]
+
+    @property
+    def name(self) -> str:
+        return ",".join(each.name for each in self._home)
+
+    @property
+    def remedy(self) -> str:
+        if len(self._home) == 1:
+            return self._home[0].remedy
+        return "See that one of them runs, or name others with --server or OUTRIDER_SERVER"
+
+    @property
+    def way(self) -> str:
+        return self._home[0].way
+
+    @property
+    def answer_s(self) -> float | None:
+        return self._answer_s if len(self._home) > 1 or self._leader is not None else None
+
+    def connect(self, timeout_s: float) -> http.client.HTTPConnection:
+        """One that answers the knock; NotThere if none does."""
+        if len(self._home) == 1 and self._leader is None:
+            return self._home[0].connect(timeout_s)
+        reasons = []
+        for door in self._in_turn():
+            try:
+                connection = door.connect(min(timeout_s, CONNECT_S))
+            except (NotThere, UnreachableError) as error:
+                reasons.append(str(error))
+                self.pass_on("")
+                continue
+            # Not the answer has to come so soon, but whoever takes the call.
+            connection.sock.settimeout(timeout_s)
+            self._asked = door
+            return connection
+        raise NotThere("; ".join(reasons))
+
+    def pass_on(self, leader: str) -> None:
+        if self._leader is None and leader:
+            with suppress(InputError):
+                self._leader = server_door(leader)
+                return
+        self._leader = None
+        self._turn = (self._turn + 1) % len(self._home)
+
+    def vouch(self, method: str, target: str, key: str, body: bytes, timeout_s: float) -> dict[str, str]:
+        return self._asked.vouch(method, target, key, body, timeout_s)
+
+    def _in_turn(self) -> Iterator[Door]:
+        """Who is thought to lead, then each of those that were named."""
+        if self._leader is not None:
+            yield self._leader
+        for _ in self._home:
+            yield self._home[self._turn]
 
 
 def server_door(address: str) -> ServerDoor:
@@ -180,4 +272,9 @@ def door_of(path: str | None, address: str | None, environment: Mapping[str, str
                 f"{SOCKET_VARIABLE} and {SERVER_VARIABLE} both say where the service is: unset one of the "
                 "two, or give --socket or --server"
             )
-    return server_door(address) if address else SocketDoor(path or SOCKET)
+    if not address:
+        return HeadDoors([SocketDoor(path or SOCKET)])
+    heads = [each.strip() for each in address.split(",")]
+    if len(heads) > MOST_HEADS:
+        raise InputError(f"--server {address}: {len(heads)} addresses; give {MOST_HEADS} at most")
+    return HeadDoors([server_door(each) for each in heads])

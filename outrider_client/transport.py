@@ -15,7 +15,7 @@ from typing import Union
 from urllib.parse import quote, urlencode
 
 from outrider_client.clock import Clock
-from outrider_client.doors import Door, NotThere, SocketDoor, Stranger
+from outrider_client.doors import LEADER_HEADER, Door, HeadDoors, NotThere, SocketDoor, Stranger
 from outrider_client.errors import (
     ConflictError,
     InputError,
@@ -74,6 +74,7 @@ class _Lost(Exception):
 class _Answer:
     status: int
     retry_after_s: int
+    leader: str
     body: bytes
 
 
@@ -91,7 +92,7 @@ class Transport:
     ) -> None:
         """`waiting` is told how far an image is that is being made, each time that the service says so: an
         answer is waited for until `timeout_s` after that."""
-        self._door: Door = SocketDoor(door) if isinstance(door, str) else door
+        self._door: Door = HeadDoors([SocketDoor(door)]) if isinstance(door, str) else door
         self._clock = clock
         self._timeout_s = timeout_s
         self._waiting = waiting
@@ -157,6 +158,9 @@ class Transport:
                     began_s = self._clock.monotonic_s()
                 elif not wanted_s or wanted_s > left_s:
                     return answer
+                else:
+                    self._door.pass_on(answer.leader)
+                    wanted_s = PAUSE_S if answer.leader else wanted_s
             except NotThere as error:
                 if not (self._has_answered or is_sent):
                     left_s -= max(0, self._timeout_s - NEW_PATIENCE_S)
@@ -168,6 +172,7 @@ class Transport:
                 wanted_s = min(pause_s, left_s)
                 if left_s <= 0:
                     raise self._lost(error) from error
+                self._door.pass_on("")
             self._clock.sleep(wanted_s)
             pause_s = min(2 * pause_s, MOST_PAUSE_S)
 
@@ -176,6 +181,9 @@ class Transport:
     ) -> _Answer:
         key = headers.get("Idempotency-Key", "")
         connection: http.client.HTTPConnection | None = None
+        answer_s = self._door.answer_s
+        if answer_s is not None:
+            timeout_s = min(timeout_s, answer_s)
         try:
             connection = self._door.connect(timeout_s)
             vouching = self._door.vouch(method, target, key, content or b"", timeout_s)
@@ -185,6 +193,8 @@ class Transport:
         except _GONE as error:
             raise _Lost(str(error) or type(error).__name__) from error
         except TimeoutError as error:
+            if answer_s is not None:
+                raise _Lost(f"no answer within {timeout_s:.0f} s") from error
             raise UnreachableError(
                 f"outriderd on {self._door.name} did not answer within {timeout_s:.0f} s: give it longer "
                 "with --timeout (timeout_s), and see its log"
@@ -206,7 +216,12 @@ class Transport:
             )
         after = response.headers.get("Retry-After", "")
         is_number = after.isascii() and after.isdigit() and len(after) < 6
-        return _Answer(status=response.status, retry_after_s=int(after) if is_number else 0, body=body)
+        return _Answer(
+            status=response.status,
+            retry_after_s=int(after) if is_number else 0,
+            leader=response.headers.get(LEADER_HEADER, ""),
+            body=body,
+        )
 
     def _understood(self, answer: _Answer) -> Json:
         try:

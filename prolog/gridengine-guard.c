@@ -52,7 +52,8 @@ static long new_process(void) { return call(CLONE, CHILD_ENDED, 0, 0, 0); }
 #error "this processor is not known: install the scripts themselves as prolog, pe-start and epilog"
 #endif
 
-static const char *const kept[] = {"OUTRIDER_TICKET=", "SGE_ROOT=", "SGE_CELL=", "SGE_ARCH=", "SGE_QMASTER_PORT="};
+static const char *const kept[] = {"OUTRIDER_TICKET=", "OUTRIDER_OPTIONS=", "SGE_ROOT=", "SGE_CELL=", "SGE_ARCH=",
+                                   "SGE_QMASTER_PORT="};
 enum { KEPT = sizeof kept / sizeof *kept };
 static char values[KEPT][MOST_BYTES + 1], shepherd[32] = "--shepherd=", path[sizeof FOLDER + 16] = FOLDER;
 static char *environment[KEPT + 3] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"};

@@ -49,7 +49,7 @@ class OutputError(CommandError):
 
 
 class StoreFailedError(CommandError):
-    """What went wrong with a store, with the exit code that each kind has there, from 20 to 29."""
+    """What went wrong with a store, with the exit code that each kind has there, from 20 to 30."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)

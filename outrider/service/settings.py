@@ -31,6 +31,9 @@ class Settings:
     """
 
     site: str = "site"
+    head: str = ""
+    """What the head is called that leads, where there are several; since when it does."""
+    head_since_s: int = 0
     link_rate_bytes_per_s: int = 125_000_000
     urgent_rate_bytes_per_s: int | None = None
     """What a transfer may take whose reservation is endangered; None: no more than planned."""

@@ -67,6 +67,10 @@ class StoreFailed(StoreError):
     code = "store-failed"
 
 
+class ConnectionLost(StoreFailed):
+    """A database was not reached, or hung up. It is asked again before long."""
+
+
 class Conflict(StoreError):
     """What was asked does not go with what is in the store."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from outrider.cli.arguments import Parser, Subparsers, add_command
 from outrider.cli.asking.session import add_asking, session
-from outrider.cli.errors import InputError, StoreFailedError
+from outrider.cli.errors import InputError, MissingPartError, StoreFailedError
 from outrider.cli.output import print_json
 from outrider_client.transport import printable_line
 
@@ -27,8 +27,14 @@ is there already is not overwritten.
 examples:
   outrider backup /var/backups/outrider-2027-01-31.db
 """
+_MIGRATE = """From SQLite to PostgreSQL or back. The service has to be stopped on every head. The old store
+stays as it is.
+
+examples:
+  outrider store migrate /var/lib/outrider/outriderd.sqlite postgresql://outrider@db/outrider
+"""
 _RESTORE = """The service has to be stopped. What was there before is kept beside it under another name: it
-may hold later promises. Exit codes from 20 to 29 are the store's.
+may hold later promises. Exit codes from 20 to 30 are the store's.
 
 examples:
   systemctl stop outriderd && outrider restore /var/backups/outrider-2027-01-31.db
@@ -52,6 +58,15 @@ def add(commands: Subparsers) -> None:
     add_asking(commands, "reconcile", reconcile, "compare store, batch system and nodes now", _RECONCILE)
     parser = add_asking(commands, "backup", backup, "copy the service's store while it runs", _BACKUP)
     parser.add_argument("path", metavar="FILE", help="where the copy goes, on the service's machine")
+    parser = commands.add_parser(
+        "store", help="copy a store into another database",
+        description="copy a store into another database.", epilog=_MIGRATE,
+    )  # fmt: skip
+    parser.set_defaults(command=_no_store_command)
+    below = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+    parser = add_command(below, "migrate", migrate, "copy a store and compare every row", _MIGRATE)
+    parser.add_argument("source", metavar="FROM", help="a file, or postgresql://...")
+    parser.add_argument("target", metavar="TO", help="the same; nothing may be there yet")
     parser = add_command(commands, "restore", restore, "put a copy of the store back", _RESTORE)
     parser.add_argument("backup", metavar="FILE", help="the copy")
     parser.add_argument("--store", metavar="PATH", default=STORE, help=f"the store ({STORE})")
@@ -104,6 +119,28 @@ def restore(arguments: argparse.Namespace) -> None:
     print(f"{arguments.store} is what {arguments.backup} was")
     for path in moved:
         print(f"what was there before: {path}")
+
+
+def migrate(arguments: argparse.Namespace) -> None:
+    from cachemgr.base.clock import SystemClock
+    from outrider.store.errors import StoreError
+    from outrider.store.migration import migrate_store
+
+    try:
+        found = migrate_store(arguments.source, arguments.target, SystemClock().now_s())
+    except StoreError as error:
+        raise StoreFailedError(str(error), error.exit_code) from error
+    except ImportError as error:
+        if error.name != "psycopg":
+            raise
+        raise MissingPartError("a store in PostgreSQL needs psycopg: install outrider[postgresql]") from error
+    for table, count in found.rows.items():
+        print(f"{table}: {count:,} rows, the same in both")
+    print(f"now name {arguments.target} as store in outriderd.yaml")
+
+
+def _no_store_command(arguments: object) -> None:
+    raise InputError("no command given after store; try outrider store migrate")
 
 
 def _no_command(arguments: object) -> None:

@@ -12,6 +12,7 @@ from outrider.cli.asking.session import Session, add_asking, add_header_option, 
 
 if TYPE_CHECKING:
     from outrider.cli.asking.display.terminal import Paint
+    from outrider.cli.asking.display.words import When
     from outrider.service.answers.site import Status
 
 _STATUS = """examples:
@@ -118,6 +119,7 @@ def status_screen(found: Status, asking: Session) -> str:
                 "running",
                 f"for {span_in_words(found.now_s - found.started_s)}, since {when.clock(found.started_s)}",
             ),
+            ("head", _head(found, when)),
             ("promising", promises + "".join(f"\n{printable(each)}" for each in found.troubles)),
             ("batch system", f"{printable(found.batch_system)}, last seen {looked}"),
             ("nodes", f"{plural(found.nodes, 'node')}, {found.nodes_up:,} up{away}"),
@@ -131,6 +133,16 @@ def status_screen(found: Status, asking: Session) -> str:
         paint,
     )
     return f"{title}\n{shown}"
+
+
+def _head(found: Status, when: When) -> str:
+    """Which head leads; nothing if there is only one."""
+    from cachemgr.base.tables import printable
+
+    if not found.head:
+        return ""
+    since = f", since {when.clock(found.head_since_s)}" if found.head_since_s else ""
+    return f"{printable(found.head)} leads{since}"
 
 
 def _jobs(found: Status, paint: Paint) -> str:

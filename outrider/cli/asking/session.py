@@ -85,7 +85,8 @@ def add_asking(commands: Subparsers, name: str, command: Command, summary: str, 
     )
     group.add_argument(
         "--server", metavar="HOST:PORT",
-        help="ask the service on another machine instead, with MUNGE (OUTRIDER_SERVER)",
+        help="ask the service on another machine instead, with MUNGE; several heads with commas between "
+        "(OUTRIDER_SERVER)",
     )  # fmt: skip
     group.add_argument(
         "--timeout", metavar="SECONDS", type=positive, default=TIMEOUT_S,

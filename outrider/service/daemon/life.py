@@ -10,7 +10,7 @@ import resource
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,8 +27,9 @@ from outrider.service.answers import ImageList, ReservationDetails, Verdict
 from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.configuration.model import Config, administrators_of, effort_of, settings_of
 from outrider.service.daemon.errors import ServiceError, ServiceInputError, SocketError, StuckError
+from outrider.service.daemon.lead.keeping import StoreKeeper, create, leading
 from outrider.service.daemon.log import TracingLog
-from outrider.service.daemon.measures.gauges import MeteredStore
+from outrider.service.daemon.measures.gauges import meter_commits
 from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.measures.recent import RecentRequests
 from outrider.service.daemon.measures.sharing import ShareBook
@@ -49,10 +50,7 @@ from outrider.service.settings import Settings
 from outrider.service.web.app import make_app
 from outrider.service.web.connections.munge import Munge
 from outrider.service.web.limits import Limits
-from outrider.store.errors import StoreMissing
 from outrider.store.records import Effect
-from outrider.store.sqlite.database import resolved
-from outrider.store.sqlite.store import SqliteStore
 from outrider.store.store import Store
 
 TEND_S = 1.0
@@ -122,22 +120,37 @@ def serve(
     # Users' logins are in its memory.
     forbid_cores()
     sockets = Sockets(config)
-    # Links are followed once: one that is turned elsewhere later leads to no other store.
-    config = config.model_copy(update={"store": str(resolved(Path(config.store_path)))})
     try:
         policies = read_policy_book(config)
-        _check_store(config)
-        backend = providers.make_backend(config, log, environment)
-        try:
-            backend.start()
-            check_queues(config, backend.world.rms, log)
-            service = _Service(config, providers, policies, backend.world, log, accepts_loss=accepts_loss)
-            service.live(sockets, orders, environment)
-        finally:
-            backend.stop()
+        with leading(config, sockets, orders.stop, log, environment, accepts_loss=accepts_loss) as keeper:
+            if keeper is not None:
+                _lead(config, keeper, policies, providers, sockets, orders, log, environment)
     finally:
         sockets.leave()
     log.info("service stopped")
+
+
+def _lead(
+    config: Config,
+    keeper: StoreKeeper,
+    policies: PolicyBook,
+    providers: Providers,
+    sockets: Sockets,
+    orders: Orders,
+    log: TracingLog,
+    environment: Mapping[str, str],
+) -> None:
+    """Be the one service of the store."""
+    if keeper.path is not None:
+        config = config.model_copy(update={"store": str(keeper.path)})
+    backend = providers.make_backend(config, log, environment)
+    try:
+        backend.start()
+        check_queues(config, backend.world.rms, log)
+        service = _Service(config, keeper, providers, policies, backend.world, log)
+        service.live(sockets, orders, environment)
+    finally:
+        backend.stop()
 
 
 def _raise_files() -> None:
@@ -146,16 +159,6 @@ def _raise_files() -> None:
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _check_store(config: Config) -> None:
-    """What is not there need not be opened: the nodes' side is not started for nothing."""
-    path = Path(config.store_path)
-    if not path.exists():
-        raise StoreMissing(
-            f"store {path}: there is none. On a new site make one: outriderd --init. If there was one, put a "
-            "backup back (see docs/howto/operations.md): a new one would forget every promise"
-        )
 
 
 def read_policy_book(config: Config) -> PolicyBook:
@@ -176,22 +179,21 @@ class _Service:
     def __init__(
         self,
         config: Config,
+        keeper: StoreKeeper,
         providers: Providers,
         policies: PolicyBook,
         world: World,
         log: TracingLog,
-        *,
-        accepts_loss: bool,
     ) -> None:
         self._config = config
+        self._keeper = keeper
         self._providers = providers
         self._policies = policies
         self._world = world
         self._log = log
-        self._accepts_loss = accepts_loss
         self._clock: Clock = SystemClock()
         self._metrics = Metrics()
-        self._settings = settings_of(config)
+        self._settings = replace(settings_of(config), head=keeper.head, head_since_s=keeper.since_s)
         self._workers = Workers(
             world,
             self._settings,
@@ -205,6 +207,7 @@ class _Service:
             most_submissions_of_one=config.limits.user_submissions,
             most_decisions_of_one=config.limits.user_decisions,
             complete=turns_look(config, world.rms),
+            may_act=keeper.is_sure,
         )
         self._board = FolderBoard(config.socket, log)
         self._board.check()
@@ -256,7 +259,7 @@ class _Service:
             self._wake_file.start()
             self._web = self._begin_web(sockets)
             supervisor.tell("READY=1")
-            self._log.info("service serves", socket=self._config.socket, store=self._config.store_path)
+            self._log.info("service serves", socket=self._config.socket, store=self._keeper.shown)
             try:
                 self._tend(orders, supervisor, sockets, environment)
             finally:
@@ -306,8 +309,8 @@ class _Service:
     def _open(self) -> Opened[DeskLike]:
         """The store and a desk over it; by the loop's thread."""
         now_s = self._clock.now_s()
-        store = MeteredStore.open(Path(self._config.store_path), now_s, accepts_loss=self._accepts_loss)
-        store.measure(self._metrics, self._clock.monotonic_s)
+        store = self._keeper.open(now_s)
+        meter_commits(store, self._metrics, self._clock.monotonic_s)
         try:
             desk = self._providers.make_desk(
                 store,
@@ -321,7 +324,12 @@ class _Service:
         except BaseException:
             store.close()
             raise
-        return Opened(desk=desk, close=store.close, is_broken=lambda: store.is_broken)
+        return Opened(
+            desk=desk,
+            close=store.close,
+            is_broken=lambda: store.is_broken,
+            is_shared=self._keeper.path is None,
+        )
 
     def _app(self) -> Any:
         limits = self._config.limits
@@ -350,10 +358,10 @@ class _Service:
 
     def _make_backups(self) -> Backups | None:
         backup = self._config.backup
-        if backup.folder is None:
+        if backup.folder is None or self._keeper.path is None:
             return None
         return Backups(
-            Path(self._config.store_path),
+            self._keeper.path,
             Path(backup.folder),
             every_s=backup.every_s,
             keep=backup.keep,
@@ -374,6 +382,7 @@ class _Service:
                 raise ServiceError("the API's server ended by itself; see the log")
             if not self._loop.is_running:
                 return
+            self._keeper.check()
             if not sockets.are_in_place:
                 self._listen_again(sockets)
             health = self._reception.health()
@@ -426,7 +435,6 @@ class _Service:
 
 def create_store(config: Config, *, only_if_empty: bool = False) -> None:
     """An empty store where there has never been one. Raises StoreError or ServiceInputError."""
-    path = Path(config.store_path)
     state = Path(config.state)
     try:
         state.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -434,4 +442,4 @@ def create_store(config: Config, *, only_if_empty: bool = False) -> None:
             return
     except OSError as error:
         raise ServiceInputError(f"the state folder {state} cannot be used ({error.strerror})") from error
-    SqliteStore.create(path, SystemClock().now_s()).close()
+    create(config.store_path, SystemClock().now_s(), is_needed=not only_if_empty)

@@ -33,7 +33,7 @@ from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.node_list import ListedNode
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.status import status_of
-from outrider.service.desk.submissions import remember
+from outrider.service.desk.submissions import remember, trouble_of
 from outrider.service.desk.views.shares import shares_of
 from outrider.service.meter import Log, Meter
 from outrider.service.ports import (
@@ -145,7 +145,7 @@ class Desk:
             calls = [*programs, *self._calls()]
         except StoreError as error:
             self._broken(error)
-            trouble = Trouble(code="unavailable", message=f"nothing was changed: {error}")
+            trouble = trouble_of(error)
             asked = [event] if isinstance(event, Asked) else []
             tickets = {each.ticket for each in (*asked, *self._inquiries.give_up())}
             tickets.update(each.ticket for each in replies)

@@ -53,5 +53,7 @@ def status_of(
         link_measured_bytes_per_s=None if parts is None else parts.alarms.link.measured_bytes_per_s,
         link_words="" if parts is None else parts.alarms.link.words,
         turns_words="" if parts is None else parts.jobs.turns.words,
+        head=settings.head,
+        head_since_s=settings.head_since_s or None,
         is_link_doubted=parts is not None and parts.alarms.link.is_doubted,
     )

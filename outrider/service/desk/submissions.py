@@ -13,7 +13,7 @@ import json
 from outrider.service.answers import Answer, Handover, Trouble
 from outrider.service.desk.state.site import Site
 from outrider.service.requests import BeginSubmission, Caller, EndSubmission
-from outrider.store.errors import Conflict
+from outrider.store.errors import Conflict, ConnectionLost, NotLeader, StoreError, StoreFailed
 from outrider.store.records import RecordedAnswer as StoredAnswer
 
 VERSION = 1
@@ -84,3 +84,14 @@ def _read(text: str) -> tuple[str, str]:
     if found.get("version") != VERSION or found.get("submission") not in (_BEGUN, _REFUSED, _DONE):
         raise ValueError("a submission of another version is not known: update outriderd")
     return str(found["submission"]), str(found["job"])
+
+
+def trouble_of(error: StoreError) -> Trouble:
+    """What whoever asked is told of a store that failed: of a commit that was cut off nobody knows what it
+    has left, until the request is sent again with its key."""
+    if isinstance(error, (ConnectionLost, NotLeader)):
+        words = "whether this was done is not known: ask again, with the same Idempotency-Key"
+        return Trouble(code="busy", message=f"{words} ({error})")
+    if isinstance(error, StoreFailed):
+        return Trouble(code="unavailable", message=f"whether this was done is not known: {error}")
+    return Trouble(code="unavailable", message=f"nothing was changed: {error}")

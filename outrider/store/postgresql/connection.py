@@ -13,6 +13,7 @@ from psycopg.types.numeric import Int8Dumper
 
 from outrider.store.errors import (
     Conflict,
+    ConnectionLost,
     Damaged,
     Full,
     NotLeader,
@@ -24,7 +25,6 @@ from outrider.store.errors import (
 )
 from outrider.store.postgresql import schema
 
-SCHEMES = ("postgresql://", "postgres://")
 CONNECT_S = 3
 # A server that is cut off is given up in seconds, or users would wait for as long as TCP does.
 PATIENCE: dict[str, str | int] = {
@@ -35,7 +35,7 @@ PATIENCE: dict[str, str | int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 5_000,
 }
-IDLE_IN_TRANSACTION_MS = 5_000
+BOUNDS = "-c idle_in_transaction_session_timeout=5000 -c lock_timeout=3000"
 """A transaction whose service stands still is rolled back, so that nobody waits for its rows."""
 
 _KINDS: tuple[tuple[type[psycopg.Error], type[StoreError], str], ...] = (
@@ -51,15 +51,10 @@ _KINDS: tuple[tuple[type[psycopg.Error], type[StoreError], str], ...] = (
     (psycopg.DataError, TooMuch, "a value cannot be written"),
     (
         psycopg.OperationalError,
-        StoreFailed,
+        ConnectionLost,
         "the server was not reached or failed; whether the last change is on its disk is not known",
     ),
 )
-
-
-def is_database(place: str) -> bool:
-    """Whether a store's name is a database's address, not a file's path."""
-    return place.startswith(SCHEMES)
 
 
 def shown(place: str) -> str:
@@ -74,9 +69,7 @@ def connect(place: str, purpose: str) -> psycopg.Connection[tuple[Any, ...]]:
     """A connection that commits synchronously. `purpose` tells it from others of this program."""
     with named_errors(place):
         given = conninfo_to_dict(place)
-        options = (
-            f"{given.get('options') or ''} -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
-        )
+        options = f"{given.get('options') or ''} {BOUNDS}"
         text = make_conninfo(
             place,
             **{name: value for name, value in PATIENCE.items() if name not in given},

@@ -124,6 +124,11 @@ CREATE = (
     "CREATE INDEX ledger_by_time ON ledger (at_s)",
 )
 
+DROP = "DROP TABLE " + ", ".join(
+    ("ledger", "run_needs", "runs", "settings", "nodes", "todo", "answers", "decisions", "progress", "needs",
+     "transfers", "reservations", "leader", "schema")
+)  # fmt: skip
+
 # What is asked of the server.
 
 SETTINGS = (
@@ -148,9 +153,11 @@ LOCK_HOLDER = """SELECT holder.pid, session.query_start FROM pg_locks AS holder
     WHERE holder.locktype = 'advisory' AND holder.granted AND holder.classid = 1333097074
     AND holder.objid::bigint = (hashtext(current_schema())::bigint + 4294967296) % 4294967296
     AND holder.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
-END_SESSION = "SELECT pg_terminate_backend(?)"
+END_SESSION = "SELECT pg_terminate_backend(CAST(? AS INTEGER))"
 END_WRITERS = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = ? AND usename = current_user AND datname = current_database()"""
+OTHERS = """SELECT count(*) FROM pg_stat_activity
+    WHERE application_name = ? AND datname = current_database() AND pid <> pg_backend_pid()"""
 LEAD = """UPDATE leader SET epoch = epoch + 1, head = ?, address = ?, since_s = ?
     RETURNING epoch"""
 LEADER = "SELECT epoch, head, address, since_s FROM leader"

@@ -14,16 +14,24 @@ from typing import Any
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from outrider.store.errors import Conflict, Damaged, NotLeader, StoreError, StoreFailed, StoreMissing, TooNew
+from outrider.store.errors import (
+    Conflict,
+    ConnectionLost,
+    Damaged,
+    NotLeader,
+    StoreError,
+    StoreFailed,
+    StoreMissing,
+    TooNew,
+)
 from outrider.store.postgresql import schema
 from outrider.store.postgresql.connection import connect, named_errors, shown, statement_of
 from outrider.store.sql import statements as sql
-from outrider.store.sql.tables import Check, Numbered, Row, Tables
+from outrider.store.sql.tables import NUMBERED, Check, Numbered, Row, Tables
 
 WRITER = "outriderd writes"
 COUNTED = " RETURNING 1"
 """A row for each that was changed: of what is sent together only rows are waited for."""
-NUMBERED: tuple[Numbered, ...] = ("reservations", "decisions", "ledger", "todo")
 
 
 class PostgresTables(Tables):
@@ -59,7 +67,7 @@ class PostgresTables(Tables):
     @contextmanager
     def transaction(self, *, is_safe: bool) -> Iterator[None]:
         if self._is_broken:
-            raise StoreFailed(
+            raise ConnectionLost(
                 f"store {self.place}: its connection was lost before; it has to be opened again"
             )
         if self._is_open:
@@ -216,5 +224,15 @@ def create_tables(place: str, now_s: int) -> None:
             for statement in schema.CREATE:
                 connection.execute(statement.encode())
             connection.execute(statement_of(sql.ADD_VERSION), (schema.VERSION, now_s))
+    finally:
+        connection.close()
+
+
+def drop_tables(place: str) -> None:
+    """Remove tables that have just been made and are of no use."""
+    connection = connect(place, WRITER)
+    try:
+        with named_errors(place):
+            connection.execute(schema.DROP.encode())
     finally:
         connection.close()

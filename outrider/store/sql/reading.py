@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
@@ -32,6 +32,17 @@ class SqlStore(Store):
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        self._tell_commit: Callable[[float], None] | None = None
+        self._monotonic_s: Callable[[], float] = lambda: 0.0
+
+    @property
+    def tables(self) -> Tables:
+        """What it keeps its rows in."""
+        return self._tables
+
+    def watch_commits(self, tell: Callable[[float], None], monotonic_s: Callable[[], float]) -> None:
+        """Tell from now on how long it takes until a promise is on the disk."""
+        self._tell_commit, self._monotonic_s = tell, monotonic_s
 
     def __enter__(self) -> Self:
         return self
@@ -51,6 +62,10 @@ class SqlStore(Store):
     def promise(self) -> Iterator[SqlPromiseWrites]:
         with self._tables.transaction(is_safe=True):
             yield SqlPromiseWrites(self._tables)
+            # What follows is the commit, which the block's end brings about.
+            began_s = self._monotonic_s()
+        if self._tell_commit is not None:
+            self._tell_commit(self._monotonic_s() - began_s)
 
     @contextmanager
     def progress(self) -> Iterator[SqlProgressWrites]:

@@ -15,6 +15,7 @@ from outrider.store.errors import StoreError
 Row = tuple[object, ...]
 Numbered = Literal["reservations", "decisions", "ledger", "todo"]
 """Tables whose rows get a number each, in the order in which they are added, and none twice."""
+NUMBERED: tuple[Numbered, ...] = ("reservations", "decisions", "ledger", "todo")
 Check = Callable[[Row | None], None]
 
 

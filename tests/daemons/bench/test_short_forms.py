@@ -33,8 +33,8 @@ ANYBODY = (
     *("mixed", "leases", "gangs", "admission", "options", "backfill", "schedule", "switch"),
     *("pool", "machines", "desk_scale", "stress"),
 )
-# `service` and `kill` can, too; what takes longer is tried once, by whoever runs the tests.
-NEED_ROOT = sorted(set(ALL) - {*ANYBODY, "service", "kill"})
+# `service`, `heads` and `kill` can, too; what takes longer is tried once, by whoever runs the tests.
+NEED_ROOT = sorted(set(ALL) - {*ANYBODY, "service", "heads", "kill"})
 
 
 @pytest.fixture(scope="module")

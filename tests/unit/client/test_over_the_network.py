@@ -23,7 +23,7 @@ from outrider.service.front import Busy
 from outrider.service.requests import ShowStatus
 from outrider.service.web.connections.munge import Munge
 from outrider_client import munge as module
-from outrider_client.doors import ServerDoor, SocketDoor, door_of, server_door
+from outrider_client.doors import ServerDoor, door_of, server_door
 from outrider_client.munge import hash_request
 from outrider_client.transport import Transport
 from tests.repository import ROOT
@@ -311,7 +311,7 @@ def test_option_counts_more_than_a_variable(
     found = door_of(path, address, environment)
 
     assert found.name == name
-    assert isinstance(found, ServerDoor if ":" in name else SocketDoor)
+    assert ("--server" in found.way) is (":" in name)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from cachemgr.base.steady import DOUBT_S, STEP_S
 from outrider.metadata.fields import Duration, Mode, Name, Size
 from outrider.metadata.validation import Section, contradiction
 from outrider.service.daemon.configuration.backend import BackendSection
+from outrider.service.daemon.configuration.head import HeadSection
 from outrider.service.daemon.configuration.images import (
     BucketName,
     BucketSection,
@@ -33,6 +34,7 @@ from outrider.service.daemon.configuration.types import (
     Names,
     Path,
     SocketPath,
+    StorePlace,
     all_defaults,
     given,
     mapping_of_names,
@@ -40,6 +42,7 @@ from outrider.service.daemon.configuration.types import (
 from outrider.service.daemon.threads.lookups import Effort
 from outrider.service.front import Administrators
 from outrider.service.settings import Settings
+from outrider.store.place import is_database
 
 LEAST_BACKUP_S = 60
 MOST_CALL_S = 150
@@ -283,8 +286,13 @@ class Config(Section):
     version: Literal[1] = Field(description="the version of this file's format")
     site: Name = Field("site", description="what the site is called")
     state: Path = Field("/var/lib/outrider", description="the folder of what must not be lost")
-    store: Path | None = Field(
-        None, description="the store's file, on a local disk; without it outriderd.sqlite in the state folder"
+    store: StorePlace | None = Field(
+        None,
+        description="the store's file, on a local disk; without it outriderd.sqlite in the state folder. Of "
+        "several heads the address of their database, as postgresql://outrider@db/outrider",
+    )
+    head: HeadSection = Field(
+        default_factory=all_defaults(HeadSection), description="this head, where there are several"
     )
     socket: SocketPath = Field("/run/outrider/outriderd.sock", description="where users' programs ask")
     socket_mode: Mode = Field("0666", description="who may ask at all; who asks is known from the kernel")
@@ -344,6 +352,10 @@ class Config(Section):
                 "is less than link.rate, with which transfers are planned: each would be late",
                 "backend",
                 "rate",
+            )
+        if self.backup.folder is not None and is_database(self.store_path):
+            contradiction(
+                "copies a file, and the store is a database: copy that with pg_dump", "backup", "folder"
             )
         if self.jobs.machines and self.backend.kind in WITHOUT_MACHINES:
             words = f"is true, and jobs of backend.kind {self.backend.kind} run in no machines"

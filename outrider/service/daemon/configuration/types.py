@@ -16,6 +16,7 @@ from outrider.metadata.fields import Account
 from outrider.metadata.notation.amounts import size_bytes
 from outrider.metadata.notation.durations import parse_duration
 from outrider.metadata.validation import Section, named
+from outrider.store.place import is_database
 
 MOST_NAMES = 1_000
 MOST_IMAGES = 10_000
@@ -33,6 +34,16 @@ def _path(value: object) -> str:
     if ".." in value.split("/"):
         raise TextError(f"{shown(value)} has .. as a part: write the path without it")
     return value.rstrip("/") or "/"
+
+
+def _store(value: object) -> str:
+    if not isinstance(value, str) or not is_database(value):
+        return _path(value)
+    if not value.isprintable() or " " in value:
+        raise TextError("has blanks or other characters that no address has: write them as %20")
+    if "@" in value and ":" in value.partition("://")[2].rpartition("@")[0]:
+        raise TextError("holds a password: put it into the file .pgpass of the service's user")
+    return value
 
 
 def _socket(value: str) -> str:
@@ -102,6 +113,7 @@ def matching(expression: re.Pattern[str], wanted: str) -> tuple[BeforeValidator,
 
 
 Path = Annotated[str, *_text(_path, pattern="^/", examples=["/var/lib/outrider"])]
+StorePlace = Annotated[str, *_text(_store, examples=["postgresql://outrider@db/outrider"])]
 SocketPath = Annotated[Path, AfterValidator(_socket)]
 Address = Annotated[str, *_text(_address, examples=["10.0.0.1:6820"])]
 Reserve = Annotated[int | None, *_text(_reserve, examples=["10m", AT_ONCE])]

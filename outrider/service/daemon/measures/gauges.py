@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from outrider.service.answers.site import Status
 from outrider.service.meter import Meter
 from outrider.service.ports import NodeReport
-from outrider.store.sql.writes import SqlPromiseWrites
-from outrider.store.sqlite.store import SqliteStore
+from outrider.store.sql.reading import SqlStore
 
 
 def show_status(status: Status, meter: Meter) -> None:
@@ -60,18 +58,6 @@ class PoolGauges:
         self._meter.set("outrider_pool_most_used_ratio", fullest)
 
 
-class MeteredStore(SqliteStore):
-    """A store that tells how long it takes until a promise is on the disk."""
-
-    def measure(self, meter: Meter, monotonic_s: Callable[[], float]) -> None:
-        """Tell it from now on."""
-        self._meter = meter
-        self._monotonic_s = monotonic_s
-
-    @contextmanager
-    def promise(self) -> Iterator[SqlPromiseWrites]:
-        with super().promise() as promise:
-            yield promise
-            # What follows is the commit, which the block's end brings about.
-            began_s = self._monotonic_s()
-        self._meter.observe("outrider_store_commit_seconds", self._monotonic_s() - began_s)
+def meter_commits(store: SqlStore, meter: Meter, monotonic_s: Callable[[], float]) -> None:
+    """Let it be told how long it takes until a promise is on the disk."""
+    store.watch_commits(lambda took_s: meter.observe("outrider_store_commit_seconds", took_s), monotonic_s)

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -56,7 +56,7 @@ _DISPLACED = Trouble(
     code="busy",
     message="too many requests wait for the service, and most of them are yours: ask again in a moment",
 )
-_STOPPED = Trouble(code="unavailable", message="the service is stopping: ask again when it is back")
+_STOPPED = Trouble(code="busy", message="the service is stopping: ask again when it is back")
 
 
 class DeskLike(Protocol):
@@ -83,6 +83,8 @@ class Opened(Generic[D]):
     close: Callable[[], None]
     is_broken: Callable[[], bool] = lambda: False
     """Whether the store has to be opened again to be of any use."""
+    is_shared: bool = False
+    """Whether it is a database of several heads, so that it or another head is back before long."""
 
 
 Open = Callable[[], Opened[D]]
@@ -392,11 +394,19 @@ class Loop(Generic[D]):
         self._board.tell(outcome.begins)
         for reply in outcome.replies:
             if (future := self._owed.pop(reply.ticket, None)) is not None:
-                _answer(future, reply.answer)
+                _answer(future, self._passing(reply.answer))
         for call in outcome.calls:
             if isinstance(call, Look):
                 self._pace.began(self._clock.monotonic_s())
             self._carry_out(call, partial(self._put_result, self._generation, call))
+
+    def _passing(self, answer: Answer) -> Answer:
+        """While a database is asked again, what cannot be done now can be before long, here or elsewhere."""
+        opened = self._opened
+        is_passing = opened is not None and opened.is_shared and opened.is_broken()
+        if is_passing and isinstance(answer, Trouble) and answer.code == "unavailable":
+            return replace(answer, code="busy")
+        return answer
 
     def _put_result(self, generation: int, call: Call, result: Result) -> None:
         """By whichever thread carried the call out."""
@@ -408,9 +418,9 @@ class Loop(Generic[D]):
             )
         )
 
-    def _begin_again(self) -> None:
+    def _begin_again(self, trouble: Trouble = _LOST) -> None:
         """A desk of what is on disk."""
-        self._close(_LOST)
+        self._close(trouble)
         gc.unfreeze()
         self._open()
         self._meter.count("outrider_desk_restarts_total")
@@ -421,7 +431,8 @@ class Loop(Generic[D]):
         if self._beat_s >= self._reopen_s:
             self._reopen_s = self._beat_s + REOPEN_S
             self._log.error("the store's disk failed: it is opened again")
-            self._begin_again()
+            is_shared = self._opened is not None and self._opened.is_shared
+            self._begin_again(replace(_LOST, code="busy") if is_shared else _LOST)
 
     @property
     def _desk(self) -> D:

@@ -34,6 +34,7 @@ from outrider.service.front import (
 )
 from outrider.service.ports import FoundImage, LoginBook
 from outrider.service.requests import Caller, Request
+from outrider.store.place import is_database
 
 MOST_KEYS = 1_000
 """How many submissions of each user are remembered by their keys."""
@@ -170,6 +171,9 @@ class Reception:
         return Reloaded(rules=len(policies.rules))
 
     def back_up(self, path: str) -> BackedUp:
+        if is_database(self._config.store_path):
+            words = "the store is a PostgreSQL database: copy it with pg_dump or pg_basebackup"
+            raise NotDone(Trouble(code="invalid", message=words))
         made = copy_asked_for(Path(self._config.store_path), path)
         self._log.info("store copied", target=made.path, reservations=made.reservations)
         return made

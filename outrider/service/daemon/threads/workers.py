@@ -57,6 +57,7 @@ EXPECTED = (RmsError, NodeTrouble, ImageTrouble, NotDone)
 """What may go wrong with a call, as its interfaces say; anything else is a fault of the program."""
 
 MOST_PROGRAMS = 4
+LEADS_NO_MORE = "this head leads no more, or cannot be sure that it does"
 KEPT = 64
 """Places in each queue that are for root and the service itself."""
 
@@ -79,10 +80,15 @@ class Workers:
         most_submissions_of_one: int = 16,
         most_decisions_of_one: int = 16,
         complete: Callable[[Sight], Sight] | None = None,
+        may_act: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`complete` adds to a look what the batch system itself does not tell."""
+        """`complete` adds to a look what the batch system itself does not tell.
+
+        `may_act` says, perhaps after some seconds, whether this service may still change the world.
+        """
         self._world = world
         self._complete = complete
+        self._may_act = may_act
         self._carry_effect = carry_effect
         self._ask_program = ask_program
         self._clock = clock
@@ -175,13 +181,18 @@ class Workers:
         future: Future[T] = Future()
         task = FutureTask(
             future,
-            lambda: function(self._world.rms),
+            lambda: self._act(function),
             lambda words: NotDone(_no_answer(words)),
             self._log,
             expected=EXPECTED,
         )
         self._rms.add(task, uid)
         return future
+
+    def _act(self, function: Callable[[BatchSystem], T]) -> T:
+        if not self._may_act():
+            raise NotDone(Trouble(code="busy", message=f"{LEADS_NO_MORE}: ask again"))
+        return function(self._world.rms)
 
     def tend(self) -> None:
         """To be called every few seconds: give up what hangs, and say how much is under way."""
@@ -247,6 +258,8 @@ class Workers:
 
     def do(self, call: Call) -> Result:
         """Carry a call out here and now; errors that belong to it are its result."""
+        if isinstance(call, (Carry, TellNode, TellUser)) and not self._may_act():
+            return _failure(call, LEADS_NO_MORE)
         try:
             match call:
                 case Look(watched=watched):

@@ -29,6 +29,8 @@ from outrider.service.requests import Caller
 from outrider.store.records import Effect
 from outrider.store.states import State
 
+NOBODY_THERE = "its time came while the service was away, as between two heads that lead"
+
 
 class ReservationLifecycle:
     """Begins and ends."""
@@ -65,14 +67,23 @@ class ReservationLifecycle:
         self._execution.take_up()
         for name in site.late:
             live = site.live.get(name)
-            if live is not None:
+            if live is not None and not self._was_missed(live):
                 self._alarms.endanger(live, f"image {live.document.uri} is late: its transfer stood still")
-        for live in site.live.values():
+        for live in tuple(site.live.values()):
+            if self._was_missed(live):
+                self._alarms.endanger(live, NOBODY_THERE)
+                site.change(live, receipt=replace(live.kept, words=NOBODY_THERE))
             if live.record.state is State.ENDANGERED and live.is_confirmed and live.name in site.book.entries:
                 # What stood in its way may be gone.
                 self._troubles.note(live.name, live.record.why)
         # What waits on the link may be late by now: that is told with the rest.
         self._execution.run_link()
+
+    def _was_missed(self, live: Live) -> bool:
+        """Whether its time came without its image while nobody looked, so that nobody has been told."""
+        if live.waits or live.kept.ready_s is not None or self._site.now_s < due_s(live):
+            return False
+        return live.record.state in (State.ACCEPTED, State.PREPARING, State.READY)
 
     def turn(self, topic: Topic, name: str) -> None:
         """A reservation's time has come, or is over."""
@@ -187,6 +198,8 @@ class ReservationLifecycle:
         state = State.FAILED if kept.ready_s is None else State.ENDED
         if state is State.ENDED and live.record.state not in (State.ACTIVE, State.ENDANGERED):
             self._site.change(live, state=State.ACTIVE)
+        if kept.words == NOBODY_THERE and not is_met:
+            words += f"; {NOBODY_THERE}"
         if kept.moves:
             words += f"; it was moved {kept.moves} times for others before it began"
         if kept.yielded_to:

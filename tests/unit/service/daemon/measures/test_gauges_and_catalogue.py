@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from outrider.service.daemon.configuration.files import load_config
-from outrider.service.daemon.measures.gauges import MeteredStore, PoolGauges, show_status
+from outrider.service.daemon.measures.gauges import PoolGauges, meter_commits, show_status
 from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.world.backends import catalogue_of
 from outrider.service.images import Catalogue
 from outrider.service.ports import ImageTrouble, NodeReport, Readers
+from outrider.store.sqlite.store import SqliteStore
 from tests.unit.service.daemon.fakes import status, written
 
 D = "sha256:" + "0" * 64
@@ -67,8 +68,8 @@ def test_status_becomes_gauges() -> None:
 def test_commit_alone_is_measured(tmp_path: Path) -> None:
     metrics = Metrics()
     times = iter([5.0, 7.0])
-    with MeteredStore.create(tmp_path / "s.sqlite", 1) as store:
-        store.measure(metrics, lambda: next(times))
+    with SqliteStore.create(tmp_path / "s.sqlite", 1) as store:
+        meter_commits(store, metrics, lambda: next(times))
         with store.promise() as promise:
             promise.set("a", "b")
 
