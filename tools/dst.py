@@ -20,21 +20,24 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--processes", type=int, default=1, help="how many at a time")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--harsh", action="store_true", help="only worlds in which much goes wrong")
+    parser.add_argument("--links", action="store_true", help="only worlds with several links")
     parser.add_argument("--log", action="store_true", help="print the whole log of --seed")
     parser.add_argument("--brief", action="store_true", help="print one line for each kind of failure")
     options = parser.parse_args(argv)
     if options.seed is not None:
-        run = simulate(options.seed, keeps_all=options.log, is_harsh=options.harsh)
+        run = simulate(options.seed, keeps_all=options.log, is_harsh=options.harsh, has_links=options.links)
         if options.log:
             print("\n".join(run.lines))
         _report(run, is_brief=options.log)
         return 1 if run.violation else 0
     seeds = range(options.first, options.first + options.seeds)
-    return _many(_runs(seeds, options.processes, is_harsh=options.harsh), options.brief)
+    return _many(
+        _runs(seeds, options.processes, is_harsh=options.harsh, has_links=options.links), options.brief
+    )
 
 
-def _runs(seeds: Iterable[int], processes: int, *, is_harsh: bool) -> Iterator[Run]:
-    run = partial(simulate, is_harsh=is_harsh)
+def _runs(seeds: Iterable[int], processes: int, *, is_harsh: bool, has_links: bool) -> Iterator[Run]:
+    run = partial(simulate, is_harsh=is_harsh, has_links=has_links)
     if processes == 1:
         yield from map(run, seeds)
         return

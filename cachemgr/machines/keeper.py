@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -18,7 +19,7 @@ from cachemgr.machines import states
 from cachemgr.machines.guest import channel
 from cachemgr.machines.qemu import process
 from cachemgr.machines.qemu.accelerator import find_facts
-from cachemgr.machines.qemu.command import CommandParts, command_line, most_file_bytes
+from cachemgr.machines.qemu.command import CommandParts, command_line, disk_devices, most_file_bytes
 from cachemgr.machines.qemu.layers import layer_name, layers_of, remove_layers, thaw, virtual_bytes
 from cachemgr.machines.qemu.merging import dismiss_merge, merge_is_done
 from cachemgr.machines.qemu.mirror import let_go_of_mirrors
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from cachemgr.base.clock import Clock
     from cachemgr.base.disk import Disk
+    from cachemgr.machines.wish import MachineWish
 
 PROGRAM = "/usr/bin/qemu-system-x86_64"
 KILL_S = 30.0
@@ -41,7 +43,7 @@ STATE = "state."
 # What is made here. Nothing else in a machine's folder is ever deleted, and a folder that holds anything else
 # becomes no machine's: somebody may have named the wrong one.
 OWN_FILE = re.compile(
-    r"machine\.json|lock|busy|qemu\.log|console\.log|(monitor|signals|console|memory|disk|card|switch)\.sock"
+    r"machine\.json|lock|busy|login|qemu\.log|console\.log|(monitor|signals|console|memory|disk|card|switch)\.sock"
     r"|(job|seed)\.iso|work\.tar|work\.out|out|err|control|(out|err)\.told(\.new)?|state\.[0-9]{1,9}(\.new)?"
     r"|[a-z][a-z0-9]{0,14}\.[0-9]{1,9}\.qcow2|\.machine\.json\.[0-9]{1,20}-[0-9]{1,20}\.new"
 )
@@ -189,7 +191,10 @@ class MachineKeeper:
                 extras=channel.extra_disks(self.folder, wish),
                 outputs=channel.outputs(self.folder, wish),
                 is_incoming=is_incoming,
+                login_port=_free_port() if channel.has_login(wish) else None,
             )
+            if parts.login_port is not None:
+                channel.write(self.site.disk, f"{self.folder}/{channel.LOGIN}", b"%d\n" % parts.login_port)
             sizes = [virtual_bytes(self.site.disk, each) for each in wish.writable]
             begun = process.QemuStart(
                 command_line(wish, parts),
@@ -199,7 +204,9 @@ class MachineKeeper:
             )
             self._pids.append(process.begin(begun))
         try:
-            return self.monitor()
+            monitor = self.monitor()
+            _bound_disks(monitor, wish)
+            return monitor
         except CacheError as error:
             self.end_qemu()
             raise CacheError(f"QEMU did not start: {process.last_words(self.folder) or error}") from error
@@ -336,6 +343,23 @@ class MachineKeeper:
                     self.site.disk.remove(f"{self.folder}/{name}")
             if not keeps_layers:
                 remove_layers(self.site.disk, record.wish, self.folder, range(1, record.generation + 2))
+
+
+def _free_port() -> int:
+    """A port of this node's own that nobody listens on now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+    return port
+
+
+def _bound_disks(monitor: QemuMonitor, wish: MachineWish) -> None:
+    """Hold all disks of a machine together to its rate. What is made here, such as its seed, counts not."""
+    nothing = dict.fromkeys(("bps_rd", "bps_wr", "iops", "iops_rd", "iops_wr"), 0)
+    if wish.disk_rate_bytes_per_s is not None:
+        for device in disk_devices(wish):
+            bound = {"id": device, "bps": wish.disk_rate_bytes_per_s, **nothing, "group": "disks"}
+            monitor.command("block_set_io_throttle", bound)
 
 
 def state_name(generation: int) -> str:

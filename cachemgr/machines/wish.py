@@ -20,6 +20,7 @@ MIB = 1 << 20
 LEAST_MEMORY_BYTES, MOST_MEMORY_BYTES = 32 * MIB, 16 << 40
 MOST_CPUS, MOST_DISKS, MOST_APPEND = 255, 8, 2000
 MOST_DISK_BYTES = 16 << 40
+LEAST_RATE = 1 << 16
 MACHINE_TYPES = ("q35", "microvm")
 NETWORKS = ("none", "user")
 FORMATS = ("raw", "qcow2")
@@ -114,6 +115,8 @@ class MachineWish:
     context: Mapping[str, Any] | None = None
     job: MachineJob | None = None
     cluster: ClusterPlace | None = None
+    disk_rate_bytes_per_s: int | None = None
+    """Of all its disks together, reading and writing."""
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
@@ -131,6 +134,8 @@ class MachineWish:
         self._check_boot()
         if self.context is not None:
             checked_context(self.context)
+        if self.disk_rate_bytes_per_s is not None and self.disk_rate_bytes_per_s < LEAST_RATE:
+            raise BadRequest(f"disks have a rate of {LEAST_RATE} bytes a second or more")
 
     def _check_boot(self) -> None:
         for path in (self.kernel, self.initrd):

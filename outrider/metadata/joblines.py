@@ -21,6 +21,14 @@ say that the job may be requeued for a reservation, and that it is signalled so 
 let its script run in a virtual machine with that image, booted by a kernel of the site's or, without
 one, from the image; and the machine may be suspended for a reservation, to go on afterwards.
 
+    scratch: 20GiB
+    disk-rate: 100MB
+    network-rate: 10MB
+    lease: interactive
+
+give the machine an empty disk, bound what it reads and writes in a second and what it sends to others of its
+job, and let it be there for its user, without a script.
+
     option: nodes=2 time=60
     option: nodes=4 time=35
     finish-by: 2026-01-31T14:00:00Z
@@ -35,7 +43,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from outrider.metadata.errors import TextError, shown
 from outrider.metadata.notation.amounts import size_bytes
@@ -47,11 +55,12 @@ from outrider.metadata.notation.job_options import (
     write_finish_by,
     write_value,
 )
+from outrider.metadata.notation.machine_lines import MachineLines, read_machine_lines, write_machine_lines
 
 MOST_CHARACTERS = 8_192
 KEYS = (
     "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
-    "grace", "option", "finish-by", "value",
+    "grace", "option", "finish-by", "value", "scratch", "disk-rate", "network-rate", "lease",
 )  # fmt: skip
 FORMATS = ("qcow2", "raw", "squashfs", "sif", "file", "layers")
 PREEMPTIBLE = ("no", "requeue", "suspend")
@@ -94,6 +103,7 @@ class JobLines:
     """Whether its script runs in a virtual machine."""
     boot: str = ""
     """The kernel of the site's by which the machine boots; from its image if empty."""
+    machine: MachineLines = field(default_factory=MachineLines)
     is_suspendable: bool = False
     """Whether its machine may be saved for a reservation and go on afterwards."""
     checkpoint: str = ""
@@ -146,6 +156,7 @@ def parse_job_lines(text: str) -> JobLines:
         boot=_matching("boot", found["boot"], _BOOT, "the name of one of the site's kernels, or disk")
         if "boot" in found
         else "",
+        machine=read_machine_lines(found, is_machine=is_machine),
         is_suspendable=found.get("preemptible") == "suspend",
         checkpoint=_one_of("checkpoint", found["checkpoint"], SIGNALS) if "checkpoint" in found else "",
         grace_s=_grace(found["grace"]) if "grace" in found else None,
@@ -171,6 +182,7 @@ def write_job_lines(lines: JobLines) -> str:
         "grace": "" if lines.grace_s is None else f"{lines.grace_s}s",
         "finish-by": "" if lines.finish_by_s is None else write_finish_by(lines.finish_by_s),
         "value": "" if lines.value is None else write_value(lines.value),
+        **write_machine_lines(lines.machine),
     }
     text = "".join(f"{key}: {value}\n" for key, value in said.items() if value)
     return text + "".join(f"option: {option}\n" for option in lines.options)

@@ -36,7 +36,7 @@ metadata.STOP = "outrider-hold=priority" -- in front of a comment: the client as
 
 local KEYS = {
   "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
-  "grace", "option", "finish-by", "value",
+  "grace", "option", "finish-by", "value", "scratch", "disk-rate", "network-rate", "lease",
 }
 local SIGNALS = { USR1 = true, USR2 = true, INT = true, HUP = true, TERM = true }
 local GRACE_UNITS = { s = true, m = true, min = true, h = true }
@@ -262,16 +262,22 @@ function checks.digest(value)
   end
 end
 
-function checks.size(value)
+-- The bytes of a size; nil and what is wrong.
+local function bytes_of(value)
   local amount, unit
   if #value <= MOST_SIZE_BYTES then amount, unit = value:match("^([0-9][0-9.]*) ?([A-Za-z]*)$") end
   local whole, part = (amount or ""):match("^([0-9]+)%.?([0-9]*)$")
   local factor = UNITS[(unit or ""):upper()]
   if not whole or amount:sub(-1) == "." or #whole > 19 or #part > 9 or not factor then
-    return shown(value) .. " is not a size: write bytes, or one like 600MB or 2GiB"
+    return nil, shown(value) .. " is not a size: write bytes, or one like 600MB or 2GiB"
   end
   local bytes = tonumber(amount) * factor
-  if bytes < 1 or bytes >= MOST_BYTES then return shown(value) .. " is not between 1 byte and 1 EiB" end
+  if bytes < 1 or bytes >= MOST_BYTES then return nil, shown(value) .. " is not between 1 byte and 1 EiB" end
+  return math.floor(bytes)
+end
+
+function checks.size(value)
+  return select(2, bytes_of(value))
 end
 
 function checks.format(value)
@@ -305,6 +311,24 @@ function checks.boot(value)
   if #value > 32 or not value:find("^[A-Za-z0-9][A-Za-z0-9._-]*$") then
     return shown(value) .. " is not the name of one of the site's kernels, or disk"
   end
+end
+
+-- What a machine has of its own, in bytes or bytes a second: how much at least, and at most.
+metadata.AMOUNTS = {
+  scratch = { 2 ^ 20, 2 ^ 44 }, ["disk-rate"] = { 2 ^ 16, 2 ^ 40 }, ["network-rate"] = { 2 ^ 16, 2 ^ 40 },
+}
+for key, bounds in pairs(metadata.AMOUNTS) do
+  checks[key] = function(value)
+    local bytes, wrong = bytes_of(value)
+    if wrong then return wrong end
+    if bytes < bounds[1] or bytes > bounds[2] then
+      return shown(value) .. string.format(" is not between %.0f and %.0f bytes", bounds[1], bounds[2])
+    end
+  end
+end
+
+function checks.lease(value)
+  if value ~= "interactive" then return shown(value) .. " is not interactive" end
 end
 
 function checks.checkpoint(value)
@@ -342,7 +366,9 @@ local function contradiction(values)
     return "preemptible is suspend, and only a job in a virtual machine can be suspended: write run: vm, too, "
       .. "or preemptible: requeue"
   end
-  if values.boot and not values.run then return "boot says nothing without run: vm" end
+  for _, key in ipairs({ "boot", "scratch", "disk-rate", "network-rate", "lease" }) do
+    if values[key] and not values.run then return key .. " says nothing without run: vm" end
+  end
   if values.run and values.format and values.format ~= "qcow2" and values.format ~= "raw" then
     return "format is " .. values.format .. ", and a machine has disks: write qcow2 or raw"
   end
@@ -355,6 +381,11 @@ local function contradiction(values)
   if values.grace and not values.checkpoint then
     return "grace says nothing without checkpoint, the signal that it begins with"
   end
+end
+
+-- A size that was checked, in bytes.
+function metadata.bytes(value)
+  return bytes_of(value) or 0
 end
 
 -- The values of a statement by key, and its faults; it is right if there are none.

@@ -154,6 +154,9 @@ local function no_machine(job_desc, values)
   if has_several and values.preemptible == "suspend" then
     return "preemptible: suspend: the machines of a job of several nodes cannot be suspended: write requeue"
   end
+  if values["network-rate"] and not has_several then
+    return "network-rate: the machine of a job of one node has no network: leave it out"
+  end
   local memory = read(job_desc, "min_mem_per_node")
   if type(memory) ~= "number" or memory < LEAST_MACHINE_MIB or memory > MOST_MACHINE_MIB then
     return string.format("run: vm: say how much memory the machine has: write --mem, %d MB or more",
@@ -170,6 +173,10 @@ local function give_machine(job_desc, values)
   local memory = read(job_desc, "min_mem_per_node")
   local options = string.format("run=vm,memory=%d", memory)
   if values.boot then options = options .. ",boot=" .. values.boot end
+  for key, name in pairs({ scratch = "scratch", ["disk-rate"] = "disk", ["network-rate"] = "network" }) do
+    if values[key] then options = options .. string.format(",%s=%.0f", name, metadata.bytes(values[key])) end
+  end
+  if values.lease then options = options .. ",lease=" .. values.lease end
   job_desc.min_mem_per_node = memory + MACHINE_MIB
   job_desc.script = "#!" .. MACHINE .. " " .. options .. "\n" .. job_desc.script
 end

@@ -1,28 +1,33 @@
-"""The console of a job's machine, from the node where it runs and with its user's rights."""
+"""The console of a job's machine, and a shell in it, from its node and with its user's rights."""
 
 from __future__ import annotations
 
 import os
 import select
+import subprocess
 import sys
 import termios
 import tty
 from contextlib import closing, suppress
 
+from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import NotInPool
-from cachemgr.machines.guest.channel import CONSOLE
+from cachemgr.machines.guest.channel import CONSOLE, LOGIN, has_login
 from cachemgr.machines.qemu.command import CONSOLE_LOG
 from cachemgr.machines.qemu.monitor import connected
+from cachemgr.machines.record import read_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
-VERB = "console"
+VERB, LOGIN_VERB = "console", "ssh"
 LEAVE = b"\x1d"
 """Control and ]: as telnet is left."""
 CONNECT_S = 5.0
+LOGIN_S = 40
+"""A guest that is translated takes seconds for ssh's beginning."""
 LAST_S = 1.0
 """Without a terminal, so long after the end of what is typed it is waited for what the guest says."""
 TOLD_BYTES = 4096
@@ -49,6 +54,30 @@ def console(folder: str) -> int:
         finally:
             termios.tcsetattr(0, termios.TCSADRAIN, before)
     return 0
+
+
+def login(folder: str, command: Sequence[str]) -> int:
+    """A shell in the guest by ssh, or a command there, with the key that was made for the job."""
+    disk = RealDisk()
+    record = read_record(disk, folder)
+    if record.wish.cluster is None or not has_login(record.wish):
+        raise NotInPool(
+            f"machine {record.name} has no key for ssh: only one of several, or of an interactive lease, has"
+        )
+    port = disk.read(f"{folder}/{LOGIN}", TOLD_BYTES).decode().strip()
+    # Nothing of the key is written to a disk for this; ssh itself closes what it inherits.
+    key_fd = os.memfd_create("key")
+    os.fchmod(key_fd, 0o600)
+    _write(key_fd, record.wish.cluster.private_key.encode())
+    argv = [
+        "ssh", "-i", f"/proc/{os.getpid()}/fd/{key_fd}", "-p", port, *(["-t"] if sys.stdin.isatty() else []),
+        "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
+        "-o", "IdentitiesOnly=yes", "-o", f"ConnectTimeout={LOGIN_S}", "root@127.0.0.1", *command,
+    ]  # fmt: skip
+    try:
+        return subprocess.run(argv, check=False).returncode
+    except FileNotFoundError as error:
+        raise NotInPool("ssh is not installed on this node: install openssh-client") from error
 
 
 def _relay(line: socket.socket) -> None:

@@ -67,11 +67,20 @@ def _made_keys(folder: str) -> tuple[str, str]:
 class OtherMachines(Companions):
     """The other machines of a job, as the first one's keeper deals with them."""
 
-    def __init__(self, machine: Machine, argv: Sequence[str], count: int, wanted: dict[str, object]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        argv: Sequence[str],
+        count: int,
+        wanted: dict[str, object],
+        rate_bytes_per_s: int | None = None,
+    ) -> None:
         machine.make_folder()
         self._machine = machine
         key = secrets.token_bytes(KEY_BYTES)
-        self._switch = SwitchProcess(SwitchPlan(machine.folder, key, 0, count), machine.site.clock)
+        self._switch = SwitchProcess(
+            SwitchPlan(machine.folder, key, 0, count, rate_bytes_per_s=rate_bytes_per_s), machine.site.clock
+        )
         self._waited_for = set(range(1, count))
         self._has_begun = False
         try:

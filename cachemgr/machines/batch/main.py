@@ -4,6 +4,7 @@
     machine member                          one of the other machines of a job of several nodes
     machine tidy JOB                        as the epilog calls it, with the user's rights
     machine console JOB                     the console of its guest
+    machine ssh JOB COMMAND …               a shell in its guest, or a command there
     machine discard JOB                     as the node's daemon calls it for a job that is gone
     machine move arrive|give|drop JOB       as it calls them for one whose machine goes on elsewhere
 
@@ -21,18 +22,17 @@ import re
 import stat
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 
 from cachemgr.base.disk import RealDisk, replace_file
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, WrongBytes
 from cachemgr.machines import states
 from cachemgr.machines.batch.bootfiles import BootFiles, boot_files
-from cachemgr.machines.batch.console import VERB, console
+from cachemgr.machines.batch.console import LOGIN_VERB, VERB, console, login
 from cachemgr.machines.batch.image import BaseImage, base_image
 from cachemgr.machines.batch.kept import DISCARD
 from cachemgr.machines.batch.kept import PROGRAM as OWN_PROGRAM
 from cachemgr.machines.batch.leading import MEMBER, OtherMachines, first_place
-from cachemgr.machines.batch.member import member
+from cachemgr.machines.batch.member import INTERACTIVE, member
 from cachemgr.machines.batch.moving import (
     DROPPED,
     GIVEN,
@@ -43,6 +43,7 @@ from cachemgr.machines.batch.moving import (
     remove_arrivals,
     step,
 )
+from cachemgr.machines.batch.options import PREFIX, WrapperOptions, understood
 from cachemgr.machines.batch.removal import end_machine, remove_machine
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
@@ -50,7 +51,7 @@ from cachemgr.machines.machine import Machine
 from cachemgr.machines.qemu.process import BUSY
 from cachemgr.machines.record import has_record, read_record
 from cachemgr.machines.running import SUSPENDED_STATUS, CaughtSignals, run
-from cachemgr.machines.wish import MIB, MachineDisk, MachineJob, MachineWish
+from cachemgr.machines.wish import MachineDisk, MachineJob, MachineWish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 
     from cachemgr.machines.keeper import MachineSite
 
-PREFIX = "run=vm"
 MACHINES = "/var/tmp"
 """Where each user's folder of machines is; the epilog looks there, too."""
 TIDY = "tidy"
@@ -73,18 +73,9 @@ MOST_MARK_BYTES = 4096
 TRIES = 12
 PAUSE_S = 5.0
 KEY = re.compile(r"[0-9]{1,10}(-[0-9]{1,10})?")
-OPTION = re.compile(r"[a-z]{1,16}=[A-Za-z0-9._-]{1,64}")
 NOT_FOR_GUESTS = re.compile(r"LD_.*|PYTHON.*|OUTRIDER_(IMAGE|MACHINES?|TICKET)|TMPDIR|TMP|BASH_FUNC_.*")
 NODES = re.compile(r"SLURM_(JOB_|STEP_)?NODELIST|SLURM_NNODES|SLURM_TASKS_PER_NODE|SLURM_JOB_CPUS_PER_NODE")
 """From these a program such as mpirun would learn of the nodes, and not of the machines on them."""
-
-
-@dataclass(frozen=True)
-class WrapperOptions:
-    """What the submit filter says of the machine."""
-
-    memory_bytes: int
-    boot: str = ""
 
 
 def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
@@ -93,6 +84,8 @@ def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
             return tidy(arguments[1], site or real_site(os.uname().nodename, PROGRAM))
         if len(arguments) == 2 and arguments[0] == VERB:
             return console(_folder(_key(arguments[1])))
+        if len(arguments) >= 2 and arguments[0] == LOGIN_VERB:
+            return login(_folder(_key(arguments[1])), arguments[2:])
         if len(arguments) == 2 and arguments[0] == DISCARD:
             return discard(arguments[1], site or real_site(os.uname().nodename, PROGRAM))
         if len(arguments) == 3 and arguments[0] == MOVE and arguments[1] in STEPS:
@@ -126,7 +119,8 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
                 return job.elsewhere_status
             return _given_back(job, site, caught)
         _remove_forgotten(machine, job)
-        wish = _wish(job, options, image, _script(script), rest, environment)
+        text = INTERACTIVE if options.is_interactive else _script(script)
+        wish = _wish(job, options, image, text, rest, environment)
     others = _others(machine, job, options, wish)
     try:
         status = run(machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove, others=others)
@@ -159,18 +153,18 @@ def _others(
     machine: Machine, job: BatchJob, options: WrapperOptions, wish: MachineWish
 ) -> OtherMachines | None:
     """The job's other machines, begun; None if it has no other."""
-    if wish.cluster is None:
+    if wish.cluster is None or wish.cluster.count == 1:
         return None
     wanted: dict[str, object] = {
         "names": wish.cluster.names,
         "addresses": wish.cluster.addresses,
         "keys": [wish.cluster.private_key, wish.cluster.public_key],
-        "memory_bytes": options.memory_bytes,
-        "boot": options.boot,
+        "options": options.text,
         "folder": os.getcwd(),
         "node": os.uname().nodename,
     }
-    return OtherMachines(machine, [*job.others_step, OWN_PROGRAM, MEMBER], wish.cluster.count, wanted)
+    argv = [*job.others_step, OWN_PROGRAM, MEMBER]
+    return OtherMachines(machine, argv, wish.cluster.count, wanted, options.network_rate_bytes_per_s)
 
 
 def tidy(key: str, site: MachineSite) -> int:
@@ -247,25 +241,6 @@ def make_private(folder: str) -> None:
         raise NotAllowed(f"{folder} is not a folder of yours alone: remove it, or tell an administrator")
 
 
-def understood(
-    arguments: Sequence[str], environment: Mapping[str, str]
-) -> tuple[WrapperOptions, str, Sequence[str]]:
-    """The options, the script's path, and its arguments. Where a script's first line cannot be changed, the
-    options are in the environment."""
-    given = list(arguments)
-    text = given.pop(0) if given and given[0].startswith(PREFIX) else environment.get("OUTRIDER_MACHINE", "")
-    pairs = text.split(",")
-    if not given or pairs[0] != PREFIX or any(OPTION.fullmatch(each) is None for each in pairs):
-        raise BadRequest(
-            f"{text[:80]!r} is not what the submit filter says of a machine: submit the job again"
-        )
-    found = dict(each.split("=", 1) for each in pairs[1:])
-    memory = found.get("memory", "")
-    if not memory.isdigit():
-        raise BadRequest("the submit filter names no memory for the machine: submit the job again")
-    return WrapperOptions(int(memory) * MIB, found.get("boot", "")), given[0], given[1:]
-
-
 def _folder(key: str) -> str:
     return f"{MACHINES}/outrider-{os.geteuid()}/{FOLDER_PREFIX}{key}"
 
@@ -317,6 +292,7 @@ def _wish(
     environment: Mapping[str, str],
 ) -> MachineWish:
     boot: BootFiles = boot_files(options.boot)
+    has_network = job.nodes > 1 or options.is_interactive
     folder = os.getcwd()
     variables = sorted(
         (name, value) for name, value in environment.items() if NOT_FOR_GUESTS.fullmatch(name) is None
@@ -328,7 +304,11 @@ def _wish(
         name=f"job-{job.key}",
         memory_bytes=options.memory_bytes,
         cpus=job.cpus,
-        disks=(MachineDisk(DISK, path=image.path, format=image.format, digest=image.digest or None),),
+        disks=(
+            MachineDisk(DISK, path=image.path, format=image.format, digest=image.digest or None),
+            *options.scratch,
+        ),
+        disk_rate_bytes_per_s=options.disk_rate_bytes_per_s,
         kernel=boot.kernel,
         initrd=boot.initrd,
         append=boot.append,
@@ -340,7 +320,7 @@ def _wish(
             left_out=own,
             waits=job.nodes > 1,
         ),
-        cluster=first_place(job.nodes, os.path.dirname(_folder(job.key))) if job.nodes > 1 else None,
+        cluster=first_place(job.nodes, os.path.dirname(_folder(job.key))) if has_network else None,
     )
 
 

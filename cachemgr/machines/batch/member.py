@@ -17,6 +17,7 @@ from cachemgr.machines.batch.bootfiles import boot_files
 from cachemgr.machines.batch.image import base_image
 from cachemgr.machines.batch.leading import END, LOST, READY
 from cachemgr.machines.batch.lines import LinesIn, write_line
+from cachemgr.machines.batch.options import read_options
 from cachemgr.machines.batch.removal import end_machine
 from cachemgr.machines.guest import channel
 from cachemgr.machines.network.place import ClusterPlace
@@ -28,6 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cachemgr.machines.batch.options import WrapperOptions
     from cachemgr.machines.batch.system import BatchJob
     from cachemgr.machines.machine import Machine
 
@@ -36,8 +38,11 @@ LOOK_S = 0.1
 LOOKS_AT_QEMU = 10
 ENDING_S = 20.0
 """So long after TERM the first machine's keeper may still end its own."""
-SCRIPT = "#!/bin/sh\ntrap 'exit 0' TERM\nwhile :; do sleep 3600 & wait $!; done\n"
+WAITS = "trap 'exit 0' TERM\nwhile :; do sleep 3600 & wait $!; done\n"
+SCRIPT = f"#!/bin/sh\n{WAITS}"
 """There for the first machine's script, until that ends."""
+INTERACTIVE = "#!/bin/sh\necho ready: outrider ssh $SLURM_JOB_ID\n" + WAITS
+"""There for the job's user."""
 
 
 def member(machine: Machine, job: BatchJob, environment: Mapping[str, str]) -> int:
@@ -47,7 +52,8 @@ def member(machine: Machine, job: BatchJob, environment: Mapping[str, str]) -> i
     try:
         wanted = _told(commands)
         first = environment.get("SLURM_LAUNCH_NODE_IPADDR") or str(wanted["node"])
-        wish = _wish(machine, job, wanted, environment)
+        options = read_options(str(wanted["options"]))
+        wish = _wish(machine, job, options, wanted, environment)
         machine.make_folder()
         switch = SwitchProcess(
             SwitchPlan(
@@ -56,6 +62,7 @@ def member(machine: Machine, job: BatchJob, environment: Mapping[str, str]) -> i
                 number=number,
                 count=_whole(wanted, "count"),
                 first=(first, _whole(wanted, "port")),
+                rate_bytes_per_s=options.network_rate_bytes_per_s,
             ),
             machine.site.clock,
         )
@@ -107,7 +114,11 @@ def _lost(number: int, why: str) -> int:
 
 
 def _wish(
-    machine: Machine, job: BatchJob, wanted: Mapping[str, object], environment: Mapping[str, str]
+    machine: Machine,
+    job: BatchJob,
+    options: WrapperOptions,
+    wanted: Mapping[str, object],
+    environment: Mapping[str, str],
 ) -> MachineWish:
     folder = str(wanted["folder"])
     if os.path.realpath(os.getcwd()) != os.path.realpath(folder):
@@ -115,15 +126,19 @@ def _wish(
             f"the job's working folder {folder} is not there on this node: all nodes have to have it"
         )
     image = base_image(machine.site.disk, environment.get("OUTRIDER_IMAGE", ""))
-    boot = boot_files(str(wanted["boot"]))
+    boot = boot_files(options.boot)
     place = ClusterPlace(
         job.member, _texts(wanted, "names"), _texts(wanted, "addresses"), *_texts(wanted, "keys")
     )
     return MachineWish(
         name=f"job-{job.key}-{place.name}",
-        memory_bytes=_whole(wanted, "memory_bytes"),
+        memory_bytes=options.memory_bytes,
         cpus=job.cpus,
-        disks=(MachineDisk("root", path=image.path, format=image.format, digest=image.digest or None),),
+        disks=(
+            MachineDisk("root", path=image.path, format=image.format, digest=image.digest or None),
+            *options.scratch,
+        ),
+        disk_rate_bytes_per_s=options.disk_rate_bytes_per_s,
         kernel=boot.kernel,
         initrd=boot.initrd,
         append=boot.append,

@@ -13,7 +13,7 @@ from cachemgr.instances.context import LABEL, checked_context, contents
 from cachemgr.instances.iso9660 import iso9660
 from cachemgr.machines.guest.archive import pack
 from cachemgr.machines.guest.runner import RUNNER, VENDOR_DATA, quoted
-from cachemgr.machines.network.place import MTU
+from cachemgr.machines.network.place import LOGIN_ADDRESS, LOGIN_MAC, LOGIN_MTU, MTU
 from cachemgr.machines.qemu.command import CONSOLE_LOG, CONTROL, ERR, OUT, WORK
 from cachemgr.machines.qemu.monitor import connected
 
@@ -29,6 +29,7 @@ JOB_DISK, WORK_DISK, SEED_DISK = "job.iso", "work.tar", "seed.iso"
 FILES = {"job": JOB_DISK, "work": WORK_DISK, "seed": SEED_DISK}
 OUT_FILE, ERR_FILE, CONTROL_FILE, WORK_FILE = "out", "err", "control", "work.out"
 JOB_LABEL = "outrider"
+LOGIN = "login"
 BACK, WAITS = "brings-back", "waits"
 READY = "ready"
 GO = "GO"
@@ -76,6 +77,11 @@ def kept_files(wish: MachineWish) -> list[str]:
     return sorted([FILES[name] for name, _ in extra_disks(".", wish)] + outputs_here(wish))
 
 
+def has_login(wish: MachineWish) -> bool:
+    """Whether its user can come in by ssh."""
+    return wish.cluster is not None and bool(wish.cluster.private_key)
+
+
 def has_seed(wish: MachineWish) -> bool:
     """A guest that is booted from its disk learns of its job by cloud-init, or of what its user wants."""
     return wish.context is not None or (wish.job is not None and wish.kernel is None)
@@ -121,10 +127,13 @@ def job_disk(job: MachineJob, cluster: ClusterPlace | None = None) -> bytes:
         files["folder"] = f"{job.folder}\n".encode()
     files.update({name: b"" for name, is_so in ((BACK, job.brings_back), (WAITS, job.waits)) if is_so})
     if cluster is not None:
-        files["place"] = f"{cluster.name} {cluster.mac} {cluster.interface} {MTU}\n".encode()
+        files["place"] = f"{cluster.name}\n".encode()
+        cards = [f"{cluster.mac} {cluster.interface} {MTU}"]
         files["hosts"] = cluster.hosts.encode()
         if cluster.private_key:
+            cards.append(f"{LOGIN_MAC} {LOGIN_ADDRESS}/24 {LOGIN_MTU}")
             files["key"], files["key.pub"] = cluster.private_key.encode(), cluster.public_key.encode()
+        files["cards"] = "".join(f"{card}\n" for card in cards).encode()
         files["names"] = "".join(f"{name}\n" for name in cluster.names).encode()
     return iso9660(JOB_LABEL, files, {})
 

@@ -43,6 +43,15 @@ own=/run/outrider
 mkdir -p "$own" 2>/dev/null || own=$(mktemp -d)
 cp "$here/script" "$own/script" && chmod 700 "$own/script"
 
+# An empty disk is made usable once; a guest that was saved has it mounted.
+makes_scratch() {
+    for make in mkfs.ext4 mkfs.xfs mkfs.ext2 mke2fs; do
+        ! PATH=$PATH:/usr/sbin:/sbin command -v "$make" >/dev/null || break
+    done
+    PATH=$PATH:/usr/sbin:/sbin "$make" "$1" >/dev/null && mkdir -p /scratch && mount "$1" /scratch &&
+        chmod 1777 /scratch
+}
+
 fails() {
     echo "failed $1" >&3
     echo "exit 125" >&3
@@ -51,21 +60,27 @@ fails() {
 
 # The names of all machines of the job, and this one's address on the network between them.
 joins() {
-    read -r name mac address mtu <"$here/place" && mkdir -p /etc && cat "$here/hosts" >>/etc/hosts || return 1
+    read -r name <"$here/place" && mkdir -p /etc && cat "$here/hosts" >>/etc/hosts || return 1
     cp "$here/names" "$own/hosts" && chmod 644 "$own/hosts"
     hostname "$name" && echo "$name" >/etc/hostname
+    ip link set dev lo up
+    while read -r mac address mtu; do
+        sets_up "$mac" "$address" "$mtu" || return 1
+    done <"$here/cards"
+}
+
+sets_up() {
     for each in /sys/class/net/*; do
-        if [ "$(cat "$each/address" 2>/dev/null)" = "$mac" ]; then
+        if [ "$(cat "$each/address" 2>/dev/null)" = "$1" ]; then
             # cloud-init may have given the address before.
-            ip link set dev lo up
-            ip link set dev "${each##*/}" mtu "$mtu" up && {
-                ip address show dev "${each##*/}" | grep -qF " $address" ||
-                    ip address add "$address" dev "${each##*/}"
+            ip link set dev "${each##*/}" mtu "$3" up && {
+                ip address show dev "${each##*/}" | grep -qF " $2" ||
+                    ip address add "$2" dev "${each##*/}"
             }
             return
         fi
     done
-    echo "outrider: the guest has no card with the address $mac: its kernel lacks virtio_net" >&2
+    echo "outrider: the guest has no card with the address $1: its kernel lacks virtio_net" >&2
     return 1
 }
 
@@ -84,7 +99,7 @@ lets_in() {
     # Where the guest's own listens already, that one lets the key in.
     server=$(PATH=$PATH:/usr/sbin:/sbin command -v sshd) || return 0
     mkdir -p /run/sshd && [ -f "$own/host" ] || ssh-keygen -q -t ed25519 -N '' -f "$own/host"
-    "$server" -f /dev/null -h "$own/host" -o "ListenAddress=${address%/*}" -o PasswordAuthentication=no \
+    "$server" -f /dev/null -h "$own/host" -o PasswordAuthentication=no \
         -o KbdInteractiveAuthentication=no -o StrictModes=no -o "PidFile=$own/sshd.pid" || return 0
 }
 
@@ -92,6 +107,12 @@ if [ -f "$here/place" ]; then
     joins 2>&5 >&2 || fails joining
     [ ! -f "$here/key" ] || lets_in >/dev/null 2>&1 || echo "outrider: ssh cannot be set up in the guest" >&5
     echo joined >&3
+fi
+
+scratch=$(disk scratch)
+if [ -n "$scratch" ]; then
+    makes_scratch "$scratch" 2>&5 || fails scratch
+    export OUTRIDER_SCRATCH=/scratch
 fi
 
 folder=

@@ -15,6 +15,8 @@ MOST_INSTANCES = 1024
 NETWORK, PREFIX_BITS = "10.211", 16
 """Of a network that no packet leaves, so that every job has the same."""
 MAC_PREFIX = bytes.fromhex("52540000")
+LOGIN_ADDRESS, LOGIN_MAC, LOGIN_MTU = "10.0.2.15", "52:54:00:01:00:00", 1500
+"""Of the card by which a guest is reached from its own node."""
 MTU = 1400
 """So that a frame, its signature and the headers around them are one packet of an Ethernet."""
 ADDRESS = re.compile(r"10\.211\.(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from cachemgr.machines.network.place import MTU
+from cachemgr.machines.network.place import LOGIN_ADDRESS, LOGIN_MAC, MTU
 from cachemgr.machines.wish import MIB
 
 TYPE_CHECKING = False
@@ -52,6 +52,8 @@ class CommandParts:
     outputs: Mapping[str, str] = field(default_factory=dict)
     """Ports of the guest that end in files."""
     is_incoming: bool = False
+    login_port: int | None = None
+    """Of this node's own, at which the guest's ssh is found."""
 
 
 def command_line(wish: MachineWish, parts: CommandParts) -> list[str]:
@@ -88,6 +90,8 @@ def command_line(wish: MachineWish, parts: CommandParts) -> list[str]:
     ) else []  # fmt: skip
     if wish.cluster is not None:
         line += _card(wish.cluster, parts.folder, bus)
+        if parts.login_port is not None:
+            line += _login_card(parts.login_port, bus)
     return [*line, "-incoming", "defer"] if parts.is_incoming else line
 
 
@@ -134,6 +138,13 @@ def _card(place: ClusterPlace, folder: str, bus: str) -> list[str]:
             "-device", f"virtio-net-{bus},netdev=private,mac={place.mac},host_mtu={MTU}{rom}"]  # fmt: skip
 
 
+def _login_card(port: int, bus: str) -> list[str]:
+    """The card by which ssh comes in from this node; nothing goes out by it."""
+    rom = ",romfile=" if bus == "pci" else ""
+    return ["-netdev", f"user,id=login,restrict=on,hostfwd=tcp:127.0.0.1:{port}-{LOGIN_ADDRESS}:22",
+            "-device", f"virtio-net-{bus},netdev=login,mac={LOGIN_MAC}{rom}"]  # fmt: skip
+
+
 def _escaped(path: str) -> str:
     return path.replace(",", ",,")
 
@@ -171,6 +182,12 @@ def _file(node: str, path: str, kind: str, *, is_read_only: bool, backing: str |
     if kind == "qcow2":
         format_node["backing"] = backing
     return ["-blockdev", json.dumps(storage), "-blockdev", json.dumps(format_node)]
+
+
+def disk_devices(wish: MachineWish) -> list[str]:
+    """Where QEMU has the backends of its disks; those that are made here are not among them."""
+    inside = "" if wish.machine == "microvm" else "/virtio-backend"
+    return [f"/machine/peripheral/disk-{disk.name}{inside}" for disk in wish.disks]
 
 
 def _drive(name: str, node: str, bus: str, more: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
@@ -50,6 +51,15 @@ With Slurm it is reached by a step of the job, else by ssh to the job's node.
 examples:
   outrider console 4711
 """
+_LOGIN = """By ssh, as root, with the key that was made for the job; its image has to have OpenSSH. For jobs
+of several machines, and for interactive leases. The node is reached as by console.
+
+examples:
+  outrider ssh 4711
+  outrider ssh 4711 vm2 uptime
+"""
+_INSTANCE = "which of its machines, by number or name, if it has several (default: %(default)s)"
+MOST_INSTANCES = 1024
 ON_NODE = "/usr/lib/outrider/machine"
 
 
@@ -71,6 +81,11 @@ def add(commands: Subparsers) -> None:
     parser.add_argument("node", metavar="NODE", nargs="?", default="", help="the node; else one is chosen")
     parser = add_asking(commands, "console", console, "the console of a job's machine", _CONSOLE)
     parser.add_argument("job", metavar="JOB", help="the batch system's number of a job")
+    parser.add_argument("instance", metavar="INSTANCE", nargs="?", default="1", help=_INSTANCE)
+    parser = add_asking(commands, "ssh", login, "a shell in a job's machine", _LOGIN)
+    parser.add_argument("job", metavar="JOB", help="the batch system's number of a job")
+    parser.add_argument("instance", metavar="INSTANCE", nargs="?", default="1", help=_INSTANCE)
+    parser.add_argument("words", metavar="COMMAND", nargs="*", help="run in the guest instead of a shell")
 
 
 def jobs(arguments: argparse.Namespace) -> None:
@@ -104,27 +119,52 @@ def migrate(arguments: argparse.Namespace) -> None:
 
 
 def console(arguments: argparse.Namespace) -> None:
+    _enter(arguments, "console", ())
+
+
+def login(arguments: argparse.Namespace) -> None:
+    _enter(arguments, "ssh", arguments.words)
+
+
+def _enter(arguments: argparse.Namespace, verb: str, words: Sequence[str]) -> None:
+    """Become the program on the node of one of a job's machines."""
     from outrider.cli.errors import InputError, MissingPartError
     from outrider.service.answers import JobDetails
 
+    number = _instance(arguments.instance)
     asking = session(arguments)
     details = asking.shown(JobDetails, asking.client.get(f"/v1/jobs/{in_path(arguments.job)}"))
     if details is None:
         return
     job = details.job
-    if job.state != "running" or job.node_count != 1:
+    if job.state != "running":
         raise InputError(f"job {job.job} is {job.state}: only one that runs in a machine has a console")
-    argv = [ON_NODE, "console", job.job]
+    if number > job.node_count:
+        raise InputError(f"job {job.job} has no machine {number}: it has {job.node_count}")
+    argv = [ON_NODE, verb, job.job, *words]
     if shutil.which("srun"):
         # Without a terminal there is none to pass on.
         terminal = ["--pty"] if os.isatty(0) else []
-        argv = ["srun", f"--jobid={job.job}", "--overlap", "--nodes=1", "--ntasks=1", *terminal, *argv]
-    else:
+        where = [f"--jobid={job.job}", "--overlap", "--nodes=1", "--ntasks=1", f"--relative={number - 1}"]
+        argv = ["srun", *where, *terminal, *argv]
+    elif job.node_count == 1:
         argv = ["ssh", *(["-t"] if os.isatty(0) else []), "--", job.nodes, *argv]
+    else:
+        raise MissingPartError("srun, by which a job's nodes are reached, is not here: go to a login node")
     try:
         os.execvp(argv[0], argv)
     except OSError as error:
         raise MissingPartError(f"{argv[0]} cannot be run: {error.strerror}") from error
+
+
+def _instance(text: str) -> int:
+    """Which machine is meant: 2, or vm2."""
+    from outrider.cli.errors import InputError
+
+    digits = text.removeprefix("vm")
+    if not digits.isascii() or not digits.isdigit() or not 1 <= int(digits[:9]) <= MOST_INSTANCES:
+        raise InputError(f"INSTANCE is {text[:40]!r}: write a number from 1 on, or a name like vm2")
+    return int(digits[:9])
 
 
 def _order(arguments: argparse.Namespace, words: str, *, is_suspended: bool) -> None:

@@ -36,6 +36,8 @@ from outrider.core.links.network import Network, NetworkLink
 from outrider.core.links.schedule import Insertion, ScheduleMark
 from outrider.core.model import Transfer
 
+NO_NUMBER = 1 << 62
+"""Of a transfer that is only tried; it stands behind all others of its deadline."""
 MOST_LANE_CHOICES = 6
 """So many combinations of lanes are tried for a transfer, the emptiest first."""
 MOST_DEADLINES_TRIED = 64
@@ -116,7 +118,8 @@ class DeadlineNetwork:
         """Whether none of a link's lanes has time for a transfer, even if it crossed no other."""
         before: dict[int, int] = {}
         for lane in link.lane_names:
-            entry = entry_of(replace(transfer, lanes=(lane,)))
+            # It may wait itself, with a later deadline.
+            entry = entry_of(replace(transfer, number=NO_NUMBER, lanes=(lane,)))
             fits = self._put(entry, now_s, before)
             if fits:
                 self._lanes.take_out(entry)

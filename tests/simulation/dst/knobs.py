@@ -8,6 +8,7 @@ from random import Random
 from outrider.core.besteffort.jobs.order import Order
 from outrider.core.besteffort.jobs.schedule import ScheduleRules
 from outrider.core.besteffort.overtaking import Backfilling
+from outrider.core.links.network import Network, NetworkLink
 from outrider.rms.twin.jobs import MAIN_QUEUE
 from outrider.service.settings import ScheduleSettings, Settings
 
@@ -84,6 +85,19 @@ def in_turn(knobs: Knobs, seed: int, *, starts_jobs: bool | None = None) -> Knob
     )
     is_wanted = random.random() < 1 / 3 if starts_jobs is None else starts_jobs
     return replace(knobs, settings=replace(knobs.settings, schedule=schedule)) if is_wanted else knobs
+
+
+def over_links(knobs: Knobs) -> Knobs:
+    """The same world, whose server sends to two racks, every second node in each, with half of its rate."""
+    settings = knobs.settings
+    rate = settings.link_rate_bytes_per_s
+    racks = [NetworkLink(name=name, rate_bytes_per_s=rate // 2) for name in ("even", "odd")]
+    network = Network(
+        site=NetworkLink(name="site", rate_bytes_per_s=rate, lanes=2),
+        groups={f"n{number}": racks[number % 2] for number in range(knobs.nodes)},
+        spread_s=settings.spread_s,
+    )
+    return replace(knobs, settings=replace(settings, network=network))
 
 
 def draw(random: Random, *, is_harsh: bool = False) -> Knobs:

@@ -18,7 +18,7 @@ from tests.simulation.dst.invariants.safety import Safety
 from tests.simulation.dst.invariants.settling import JobRelease
 from tests.simulation.dst.invariants.sharing import Sharing
 from tests.simulation.dst.jobs import Jobs
-from tests.simulation.dst.knobs import Knobs, draw, in_turn
+from tests.simulation.dst.knobs import Knobs, draw, in_turn, over_links
 from tests.simulation.dst.mishaps import Mishaps
 from tests.simulation.dst.office import MakeDesk, Office, make_desk
 from tests.simulation.dst.people import MARGIN_S, USERS, People
@@ -61,9 +61,11 @@ class Simulation:
         keeps_all: bool = False,
         is_harsh: bool = False,
         starts_jobs: bool | None = None,
+        has_links: bool = False,
     ) -> None:
         self.random = random = Random(seed)
-        self.knobs: Knobs = in_turn(draw(random, is_harsh=is_harsh), seed, starts_jobs=starts_jobs)
+        drawn: Knobs = in_turn(draw(random, is_harsh=is_harsh), seed, starts_jobs=starts_jobs)
+        self.knobs = over_links(drawn) if has_links else drawn
         self.clock = clock = Clockwork()
         self.trace = trace = Trace(clock, keeps_all=keeps_all)
         knobs, path = self.knobs, folder / "store"
@@ -167,12 +169,19 @@ def simulate(
     keeps_all: bool = False,
     is_harsh: bool = False,
     starts_jobs: bool | None = None,
+    has_links: bool = False,
 ) -> Run:
     """Run a seed from beginning to end, and tidy up. `starts_jobs` says whether the service decides when jobs
-    start; None, that it does in some worlds."""
+    start; None, that it does in some worlds. `has_links`: images come over several links."""
     folder = Path(tempfile.mkdtemp(prefix="dst-", dir=MEMORY if MEMORY.is_dir() else None))
     simulation = Simulation(
-        seed, folder, make=make, keeps_all=keeps_all, is_harsh=is_harsh, starts_jobs=starts_jobs
+        seed,
+        folder,
+        make=make,
+        keeps_all=keeps_all,
+        is_harsh=is_harsh,
+        starts_jobs=starts_jobs,
+        has_links=has_links,
     )
     violation = ""
     try:

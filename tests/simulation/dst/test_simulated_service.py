@@ -64,6 +64,13 @@ def test_harsh_worlds_keep_their_promises_too() -> None:
     assert sum(run.deaths for run in runs) > len(runs)
 
 
+def test_worlds_with_several_links_keep_their_promises_too() -> None:
+    runs = [simulate(seed, has_links=True) for seed in range(few(100))]
+
+    assert [f"{run.seed}: {run.violation}" for run in runs if run.violation] == []
+    assert sum(run.told for run in runs) > len(runs)
+
+
 def digests(hash_seed: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", PRINT_DIGESTS],

@@ -63,6 +63,17 @@ def test_job_in_a_machine_may_be_suspended() -> None:
     assert not parse_job_lines("image: a\nrun: vm\npreemptible: requeue").is_suspendable
 
 
+def test_machine_has_what_its_lines_say() -> None:
+    text = "image: a\nrun: vm\nscratch: 2GiB\ndisk-rate: 10MB\nnetwork-rate: 64KiB\nlease: interactive\n"
+    found = parse_job_lines(text)
+
+    assert found.machine.scratch_bytes == 2 << 30
+    assert found.machine.disk_rate_bytes_per_s == 10_000_000
+    assert found.machine.network_rate_bytes_per_s == 65_536
+    assert found.machine.is_interactive
+    assert parse_job_lines(write_job_lines(found)) == found
+
+
 @pytest.mark.parametrize("text", ["image: a", "image: a\npreemptible: no"])
 def test_job_is_not_preemptible_unless_it_says_so(text: str) -> None:
     assert not parse_job_lines(text).is_preemptible
@@ -95,6 +106,10 @@ def test_image_alone_is_enough_with_quotes_blanks_and_remarks() -> None:
         ("image: a\npreemptible: true", "write one of no, requeue, suspend"),
         ("image: a\nrun: container", "write one of vm"),
         ("image: a\nboot: debian", "boot says nothing without run: vm"),
+        ("image: a\nscratch: 2GiB", "scratch says nothing without run: vm"),
+        ("image: a\nrun: vm\nscratch: 1kB", "between 1048576 and"),
+        ("image: a\nrun: vm\ndisk-rate: fast", "disk-rate: "),
+        ("image: a\nrun: vm\nlease: open", "write interactive"),
         ("image: a\nrun: vm\nboot: ../etc", "the name of one of the site's kernels"),
         ("image: a\nrun: vm\nformat: sif", "a machine has disks"),
         ("image: a\nrun: vm\npreemptible: requeue\ncheckpoint: USR1", "suspends a machine"),

@@ -29,6 +29,12 @@ MOST_LINE_BYTES = 1 << 16
 LOOK_S = 0.5
 SAFE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MAKER = "sqfstar"
+# Isolated, an interpreter finds nothing that a site has installed in a folder of its own.
+HERE = str(Path(__file__).resolve().parents[4])
+LAUNCH = (
+    "import runpy, sys; sys.path.append(sys.argv.pop()); "
+    "runpy.run_module('outrider.service.images.containers.program', run_name='__main__')"
+)
 AS_LAYERS = "layers"
 """The format of what stays a manifest with its layers, for container runtimes on the nodes."""
 AS_IT_IS = "as it is"
@@ -212,7 +218,7 @@ def _run(
 
 def _started(files: Sequence[int], folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-I", "-m", "outrider.service.images.containers.program"],
+        [sys.executable, "-I", "-c", LAUNCH, HERE],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

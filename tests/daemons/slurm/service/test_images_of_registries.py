@@ -74,6 +74,9 @@ def shelf(site: OutriderSite, tmp_path_factory: pytest.TempPathFactory) -> Itera
     program = need("docker-registry")
     folder = tmp_path_factory.mktemp("shelf")
     site.cluster.write(HOST, "/etc/registry.json", json.dumps(CONFIGURATION))
+    if site.cluster.run(HOST, ["test", "-x", program], check=False).returncode != 0:
+        # The trees of other versions have none: one program does.
+        site.cluster.write(HOST, program, Path(program).read_bytes(), mode=0o755)
     site.cluster.start(HOST, [program, "serve", "/etc/registry.json"], name="registry")
     with running(folder / "registry") as here:
         yield Shelf(site, here, folder)
@@ -121,10 +124,17 @@ def test_job_whose_script_names_a_reference_begins_with_its_image(site: Outrider
     assert site.asked(found.nodes, "show", image.digest)["uri"] == f"{image.uri}@{manifest}"
 
 
+def need_maker(site: OutriderSite) -> None:
+    """Where the program that writes a file system is: the head of another version has a tree of its own."""
+    path = need("sqfstar")
+    if site.cluster.run(HEAD, ["test", "-x", path], check=False).returncode != 0:
+        pytest.skip("this version's tree has no squashfs-tools: chroot TREE apt install squashfs-tools")
+
+
 def test_container_image_is_converted_on_the_head_and_passed_on_from_it(
     site: OutriderSite, shelf: Shelf
 ) -> None:
-    need("sqfstar")
+    need_maker(site)
     uri = shelf.push_container("layers", [layer(entry("bin/tool", b"x" * MB, mode=0o755))])
     lines = f"#!/bin/sh\n#OUTRIDER image: {uri}\n#OUTRIDER format: sif\n"
 
@@ -164,13 +174,14 @@ def tool(tmp_path: Path) -> bytes:
 def test_job_shows_its_start_while_its_image_is_converted_and_the_promised_image_runs(
     site: OutriderSite, shelf: Shelf, tool: bytes
 ) -> None:
-    need("sqfstar")
+    need_maker(site)
     site.cluster.write(HEAD, "/usr/local/bin/sqfstar", WAITING_MAKER, mode=0o755)
     before = shelf.push_container("before", [layer(entry("a", b"small"))])
     uri = shelf.push_container("running", [layer(entry("bin/tool", tool, mode=0o755))])
     text = f"#!/bin/sh\n#OUTRIDER image: {uri}\n#OUTRIDER format: squashfs\n{RUN}"
     # What that takes is known from then on.
-    site.outrider("plan", "--image", before, "--nodes=1", "--start=now+1hour", "-t1m")
+    planned = site.outrider("plan", "--image", before, "--nodes=1", "--start=now+1hour", "-t1m", check=False)
+    assert planned.returncode == 0, planned.stdout
     site.cluster.write(HEAD, HELD, "")
 
     job = site.submit(text, "-t1")

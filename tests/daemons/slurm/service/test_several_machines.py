@@ -88,3 +88,24 @@ def test_other_jobs_machines_on_the_same_nodes_cannot_be_reached(machines: Outri
     assert lost.state == "FAILED"
     assert "n2: machine job-" in said(site, first)
     assert [kept_on(site, node) for node in site.cluster.nodes] == [[]] * NODES
+
+
+def test_machines_without_a_script_are_there_for_their_user(machines: OutriderSite) -> None:
+    site = machines
+    more = "#OUTRIDER lease: interactive\n#OUTRIDER scratch: 16MiB\n#OUTRIDER disk-rate: 1MB\n"
+    more += "#OUTRIDER network-rate: 1MB\n"
+    image = site.image("inside.qcow2", 4 * MB)
+    job = submit(site, image, "echo never", "-c1", "-wn1,n2", MEMORY, more=more, boot="ssh")
+    wait_until_said(site, job, "ready:")
+    entered = site.outrider("ssh", job, "vm2", "df /scratch | grep -c /scratch", check=False)
+    foreign = site.outrider("ssh", job, "2", "hostname", user="bob", check=False)
+    missing = site.outrider("ssh", job, "vm3", check=False)
+    site.cluster.run(HEAD, ["scancel", job], user="ada")
+    ended(site, job)
+
+    assert entered.returncode == 0, entered.stderr
+    # The scratch disk is there.
+    assert "1" in entered.stdout.splitlines()
+    assert "never" not in said(site, job)
+    assert foreign.returncode != 0
+    assert "it has 2" in missing.stderr

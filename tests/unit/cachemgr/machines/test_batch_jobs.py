@@ -15,7 +15,8 @@ from cachemgr.instances.qcow2 import overlay
 from cachemgr.machines.batch import main as program
 from cachemgr.machines.batch.bootfiles import boot_files
 from cachemgr.machines.batch.image import base_image
-from cachemgr.machines.batch.main import SavedMark, make_private, understood
+from cachemgr.machines.batch.main import SavedMark, make_private
+from cachemgr.machines.batch.options import understood
 from cachemgr.machines.batch.system import job_here
 from cachemgr.machines.guest.archive import pack, unpack
 from cachemgr.machines.keeper import real_site

@@ -227,6 +227,9 @@ def test_nodes_behind_a_full_link_are_named_and_none_if_the_source_is_full() -> 
     assert add(network, transfer(1, 10, 12, "a0"))
 
     assert network.cut_off([transfer(2, 5, 12, "a1 b0")], 0) == {"a0", "a1", "a2"}
+    # What is brought earlier than it was to be waits itself.
+    assert network.cut_off([transfer(1, 5, 11, "a0")], 0) == {"a0", "a1", "a2"}
+    assert network.waiting() == [replace(transfer(1, 10, 12, "a0"), lanes=("site/1", "a/1"))]
     assert add(network, transfer(3, 10, 12, "c0"))
     assert network.cut_off([transfer(4, 5, 12, "a1 b0")], 0) == frozenset()
 

@@ -36,6 +36,10 @@ RIGHT = {
     "preemptible": ["requeue", "suspend", "no"],
     "run": ["vm"],
     "boot": ["disk", "debian-12", "A" * 32],
+    "scratch": ["1MiB", "20GiB", "16TiB"],
+    "disk-rate": ["65536", "100MB", "1TiB"],
+    "network-rate": ["64KiB", "1.5MB"],
+    "lease": ["interactive"],
     "checkpoint": ["USR1", "USR2", "INT", "HUP", "TERM"],
     "grace": ["1s", "90s", "5m", "5min", "99999h"],
     "option": [
@@ -81,7 +85,7 @@ BESIDE = {
     "run": "",
     "option": "",
     "value": "",
-    "boot": "run: vm\n",
+    **dict.fromkeys(("boot", "scratch", "disk-rate", "network-rate", "lease"), "run: vm\n"),
     "checkpoint": "preemptible: requeue\n",
     "grace": "preemptible: requeue\ncheckpoint: USR1\n",
 }

@@ -127,6 +127,13 @@ claim("its script is the machine's", made.script == "#!/usr/lib/outrider/machine
 claim("its memory is the guest's", made.min_mem_per_node == 768)
 claim("no memory of its own is refused", refused({ script = MACHINE }, "--mem"))
 claim("memory by the processor is refused", refused({ script = MACHINE, min_mem_per_node = 2 ^ 63 + 512 }, "--mem"))
+answer, made = submit({ script = HEAD .. IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER scratch: 1.5MiB\n#OUTRIDER disk-rate: 1MB\n"
+  .. "#OUTRIDER lease: interactive\n", min_mem_per_node = 512 })
+local first = made.script:match("^[^\n]*")
+claim("what a machine has of its own is in its script's first line", first:find(",scratch=1572864", 1, true)
+  and first:find(",disk=1000000", 1, true) and first:find(",lease=interactive", 1, true))
+claim("a network's rate is refused where there is none", refused({ script = HEAD .. IMAGE
+  .. "#OUTRIDER run: vm\n#OUTRIDER network-rate: 1MB\n", min_mem_per_node = 512 }, "no network"))
 claim("several nodes each have a machine", (submit({ script = MACHINE, min_mem_per_node = 512, min_nodes = 2 })) == 0)
 claim("machines of several nodes are not suspended", refused({ script = MACHINE:gsub("boot: debian", "preemptible: suspend"),
   min_mem_per_node = 512, max_nodes = 2 }, "several nodes cannot be suspended"))

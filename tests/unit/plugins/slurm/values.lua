@@ -3,11 +3,13 @@
 local metadata = dofile(arg[1] .. "/outrider_metadata.lua")
 
 for line in io.lines() do
-  local key, value = line:match("^(%a+) (.*)$")
+  local key, value = line:match("^([%a-]+) (.*)$")
   local statement = metadata.statement("test")
   if key ~= "image" then metadata.add(statement, "test", "image", "a") end
   if key == "checkpoint" or key == "grace" then metadata.add(statement, "test", "preemptible", "requeue") end
-  if key == "preemptible" or key == "boot" then metadata.add(statement, "test", "run", "vm") end
+  local is_machines = { preemptible = true, boot = true, scratch = true, lease = true, ["disk-rate"] = true,
+    ["network-rate"] = true }
+  if is_machines[key] then metadata.add(statement, "test", "run", "vm") end
   if key == "grace" then metadata.add(statement, "test", "checkpoint", "USR1") end
   metadata.add(statement, "test", key, value)
   local _, faults = metadata.checked(statement)
