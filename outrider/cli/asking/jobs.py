@@ -85,7 +85,7 @@ def add(commands: Subparsers) -> None:
     parser = add_asking(commands, "ssh", login, "a shell in a job's machine", _LOGIN)
     parser.add_argument("job", metavar="JOB", help="the batch system's number of a job")
     parser.add_argument("instance", metavar="INSTANCE", nargs="?", default="1", help=_INSTANCE)
-    parser.add_argument("words", metavar="COMMAND", nargs="*", help="run in the guest instead of a shell")
+    parser.add_argument("inside", metavar="COMMAND", nargs="*", help="run in the guest instead of a shell")
 
 
 def jobs(arguments: argparse.Namespace) -> None:
@@ -123,7 +123,7 @@ def console(arguments: argparse.Namespace) -> None:
 
 
 def login(arguments: argparse.Namespace) -> None:
-    _enter(arguments, "ssh", arguments.words)
+    _enter(arguments, "ssh", arguments.inside)
 
 
 def _enter(arguments: argparse.Namespace, verb: str, words: Sequence[str]) -> None:

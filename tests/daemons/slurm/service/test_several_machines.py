@@ -38,6 +38,9 @@ echo "sum $(nc -l -p 7000)"
 wait
 """
 
+INSIDE = """uname -n; df /scratch | grep -c /scratch; begun=$(date +%s)
+dd if=/dev/vda of=/dev/null bs=1M count=4 2>/dev/null; echo $(($(date +%s) - begun))"""
+
 
 @pytest.fixture(scope="module")
 def machines(site: OutriderSite) -> OutriderSite:
@@ -97,15 +100,17 @@ def test_machines_without_a_script_are_there_for_their_user(machines: OutriderSi
     image = site.image("inside.qcow2", 4 * MB)
     job = submit(site, image, "echo never", "-c1", "-wn1,n2", MEMORY, more=more, boot="ssh")
     wait_until_said(site, job, "ready:")
-    entered = site.outrider("ssh", job, "vm2", "df /scratch | grep -c /scratch", check=False)
+    entered = site.outrider("ssh", job, "vm2", INSIDE, check=False)
     foreign = site.outrider("ssh", job, "2", "hostname", user="bob", check=False)
     missing = site.outrider("ssh", job, "vm3", check=False)
     site.cluster.run(HEAD, ["scancel", job], user="ada")
     ended(site, job)
 
     assert entered.returncode == 0, entered.stderr
-    # The scratch disk is there.
-    assert "1" in entered.stdout.splitlines()
+    name, count, lasted_s = entered.stdout.splitlines()
+    assert (name, count) == ("vm2", "1")
+    # 4 MB at 1 MB a second; QEMU lets a tenth of a second's go at once.
+    assert int(lasted_s) >= 3
     assert "never" not in said(site, job)
     assert foreign.returncode != 0
     assert "it has 2" in missing.stderr
