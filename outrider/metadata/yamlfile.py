@@ -241,6 +241,9 @@ def _note_syntax(document: YamlDocument, text: str, error: yaml.MarkedYAMLError)
         hint = "; indent with blanks instead of tabs"
     elif "expected <block end>" in str(error.problem) or "mapping values" in str(error.problem):
         hint = "; look at the indentation, and quote a text with a colon"
+    if "maximum nesting depth" in str(error.problem):
+        # libyaml looks ahead, and from some version on stops at a depth of its own.
+        hint = f"; at most {MOST_DEPTH} levels are read"
     words = ": ".join(_one_line(each) for each in (error.context, error.problem) if each)
     _note(document, TextPosition(line=line + 1, column=column + 1), f"is not YAML: {words}{hint}")
 

@@ -74,6 +74,7 @@ cases["metadata.of_text, in a value"] = function(text) metadata.of_text("image="
 cases["metadata.add"] = function(text) metadata.add(metadata.statement("test"), "test", text, text) end
 cases["metadata.blame"] = function(text) metadata.blame(metadata.statement("test"), text) end
 cases["metadata.statement"] = function(text) metadata.statement(text) end
+cases["metadata.bytes"] = function(text) metadata.bytes(text) end
 cases["metadata.canonical"] = function(text) metadata.canonical({ image = text }) end
 for _, key in ipairs({ "image", "digest", "size", "format", "private", "name" }) do
   cases["metadata.checked, " .. key] = checked(key)

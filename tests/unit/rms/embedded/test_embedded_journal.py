@@ -43,6 +43,7 @@ JOB = TwinJob(
     wants_to_go_on=True,
     done_s=7,
     used_s=8,
+    option=2,
 )
 KEPT = JournalContent(
     jobs=(JOB,),
