@@ -110,7 +110,8 @@ def test_job_whose_owner_has_changed_it_and_an_array_are_left_alone(site: GridEn
     image = site.image("changed.qcow2", 5 * MB)
     others = [occupy(site, node, 18_000) for node in ("n1", "n2", "n3", "n4")]
     job = put(site, image, NARROW, WIDE)
-    wait_limit(site, job, "600")
+    # Its own limit is that of the option, too: what the service says tells that it has chosen.
+    wait_told(site, job, "option 2 of 2")
     named = ";".join([f"OUTRIDER=image={image.uri};digest={image.digest}", NARROW, WIDE])
     array = submit(site, None, *WHOLE, "-t", "1-2", "-l", "h_rt=180", "-ac", named, more=OPTION)
     site.cluster.run(HEAD, ["qalter", "-l", "h_rt=420", job])
