@@ -273,15 +273,22 @@ class AskProgram:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ResolveImage:
-    """Find out what is at a job's image, as its user may read it: a `FoundImage`, or an ImageTrouble."""
+class ImageClaim:
+    """What a user says of an image, and who says so. `digest` is empty where none is."""
 
     uri: str
-    digest: str
-    is_private: bool
     uid: int
+    digest: str = ""
     format: str = ""
     """What a container image is to be made into; empty: what the site makes of them."""
+    is_private: bool = False
+    gids: tuple[int, ...] | None = None
+    """None: those that the user database knows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResolveImage(ImageClaim):
+    """Find out what is at a job's image, as its user may read it: a `FoundImage`, or an ImageTrouble."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -384,10 +391,8 @@ class Unread:
     close: Callable[[], None]
 
 
-Resolve = Callable[[str, str, bool, int, tuple[int, ...], str], FoundImage | Unread]
-"""From a URI, the digest the user gave (or nothing), whether it is private, the user's number and groups,
-and the format that is wanted (or nothing) to what is there. Raises ImageTrouble, also when the user may not
-read it."""
+Resolve = Callable[[ImageClaim], FoundImage | Unread]
+"""To what is there. Raises ImageTrouble, also when the user may not read it."""
 
 
 Sign = Callable[[str, int, str, int], str]

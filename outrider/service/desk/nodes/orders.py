@@ -473,7 +473,8 @@ class NodeOrders:
                 readers=need.readers,
                 is_partial=need.is_partial,
             )
-            yield from copies.orders(status, need, until_s, now_s)
+            if status.copies_for(need) and need.copy_from_s is not None and need.copy_from_s <= now_s:
+                yield Copy(digest=need.digest, owner=need.owner, until_s=until_s)
 
     def _may_be_told(self, need: Need, now_s: int) -> bool:
         """A node of a chain waits for the one before it, which would send it away otherwise."""

@@ -45,7 +45,8 @@ def test_accepted_reservation_is_created_with_its_place(api: Server, front: Scri
     assert request.image.digest == DIGEST
     assert request.workspace.deployment is not None
     assert request.workspace.deployment.start_s == NOW_S + 3600
-    assert front.resolved[0][:3] == ("file:///images/a.qcow2", DIGEST, False)
+    (claim,) = front.resolved
+    assert (claim.uri, claim.digest, claim.is_private) == ("file:///images/a.qcow2", DIGEST, False)
 
 
 def test_user_is_told_of_what_is_not_used(api: Server) -> None:
