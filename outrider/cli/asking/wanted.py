@@ -6,6 +6,7 @@ The file's text is sent as it is and read there; so is each option. Nothing is u
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ def add_deployment_options(parser: Parser, *, are_all: bool = True) -> None:
         "--option",
         action="append",
         metavar="WAY",
-        help="one way to carry it out, of several: nodes=2,time=60m; also cpus=, memory=",
+        help="one way to carry it out, of several: nodes=2,time=60m; also cpus=, memory=, image=",
     )
     group.add_argument(
         "--preemptible",
@@ -166,6 +167,9 @@ def wanted(arguments: argparse.Namespace) -> WantedWorkspace:
             text=read_text(arguments.file), file=shown_file(arguments.file), options=options_of(arguments)
         )
     if arguments.image is None:
+        # Where each of its options has an image, it needs no other.
+        arguments.image = _image_of_options(getattr(arguments, "option", None) or [])
+    if arguments.image is None:
         raise InputError(
             f"name a workspace's file, or an image with --image (see outrider {arguments.verb} --help)"
         )
@@ -177,6 +181,12 @@ def options_of(arguments: argparse.Namespace) -> dict[str, str | None]:
     if ways := getattr(arguments, "option", None):
         given["options"] = ";".join(ways)
     return {key: None if text.lower() == NOTHING else text for key, text in given.items() if text is not None}
+
+
+def _image_of_options(ways: Sequence[str]) -> str | None:
+    """The image of the first of these, if all have one."""
+    found = [re.search(r"(?:^|[ ,])image=([^ ,]+)", way) for way in ways]
+    return found[0][1] if found and found[0] and all(found) else None
 
 
 def _image(arguments: argparse.Namespace) -> Image:
