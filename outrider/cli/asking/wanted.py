@@ -6,7 +6,6 @@ The file's text is sent as it is and read there; so is each option. Nothing is u
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -185,8 +184,11 @@ def options_of(arguments: argparse.Namespace) -> dict[str, str | None]:
 
 def _image_of_options(ways: Sequence[str]) -> str | None:
     """The image of the first of these, if all have one."""
-    found = [re.search(r"(?:^|[ ,])image=([^ ,]+)", way) for way in ways]
-    return found[0][1] if found and found[0] and all(found) else None
+    found = [
+        [part.removeprefix("image=") for part in way.replace(",", " ").split() if part.startswith("image=")]
+        for way in ways
+    ]
+    return found[0][0] if found and all(found) else None
 
 
 def _image(arguments: argparse.Namespace) -> Image:
