@@ -32,6 +32,7 @@ from outrider.metadata.fields import (
     GuestPath,
     Hosts,
     Instant,
+    JobValue,
     Memory,
     Mode,
     Name,
@@ -227,6 +228,9 @@ class DeploymentSection(Section):
         description="of best effort: whether it may be suspended for a reservation; it may unless this is "
         "false. Of a reservation: whether it may make way for others, by the site's policy; unless this is "
         "true it may not",
+    )
+    value: JobValue | None = Field(
+        None, description="what a job that is made of it is worth, as 12.5; not for reservations"
     )
     options: Annotated[tuple[OptionSection, ...], Field(max_length=MOST_WAYS, strict=False)] = Field(
         (),

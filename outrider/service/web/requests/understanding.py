@@ -61,6 +61,9 @@ def understand_reservation(body: WorkspaceBody, now_s: int) -> WorkspaceFile:
             "finish_by, or submit it as a job"
         )
         raise _fault("deployment.start", words)
+    if deployment.value is not None:
+        words = "is for a job in a queue: leave it out, or say with max_price what the reservation may cost"
+        raise _fault("deployment.value", f"value {words}")
     for number, role in enumerate(workspace.metadata.roles):
         for key in ("files", "user_data", "addresses"):
             if getattr(role, key):
@@ -144,6 +147,9 @@ def understand_job(body: SubmitBody, now_s: int) -> WorkspaceFile:
             "reservation's name, or leave its start out"
         )
         raise _fault("deployment.start", words)
+    if deployment is not None and deployment.least_piece_s is not None:
+        words = "a job is in one piece: leave least_piece out, or reserve the workspace"
+        raise _fault("deployment.least_piece", words)
     if deployment is not None and deployment.options:
         if any(each.instances_per_node not in (None, 1) for each in deployment.options):
             words = (

@@ -63,6 +63,7 @@ def _lines(
             name=workspace.metadata.name,
             options=() if deployment is None else job_options(deployment, option_images),
             finish_by_s=None if deployment is None else deployment.finish_by_s,
+            value=None if deployment is None else deployment.value,
         )
     )
 

@@ -71,6 +71,13 @@ def test_image_of_an_option_that_is_not_there_is_named_with_its_place(
     assert front.asked == []
 
 
+def test_value_of_a_job_is_none_of_a_reservation(api: Server, front: ScriptedFront) -> None:
+    reply = api.post("/v1/reservations", {"workspace": WORKSPACE, "options": {"value": "12.5"}})
+
+    assert (reply.status, reply.json["problems"][0]["key"]) == (422, "deployment.value")
+    assert front.asked == []
+
+
 def test_user_is_told_of_what_is_not_used(api: Server) -> None:
     text = WORKSPACE.replace("metadata:", "metadata:\n  roles: [{name: head, hosts: 'h[1-2]'}]", 1)
 

@@ -29,10 +29,11 @@ def lines(deployment: str, option_images: tuple[FoundImage | None, ...] = ()) ->
 
 
 def test_options_and_deadline_of_a_file_become_those_of_the_job() -> None:
-    found = parse_job_lines(lines(TWO + "  finish_by: now+3h\n"))
+    found = parse_job_lines(lines(TWO + "  finish_by: now+3h\n  value: 12.5\n"))
 
     assert [str(each) for each in found.options] == ["nodes=2 time=60", "nodes=4 time=35"]
     assert write_finish_by(found.finish_by_s or 0) == "2026-07-31T17:00:00Z"
+    assert found.value == 12_500
 
 
 def test_what_one_option_says_of_a_node_stands_in_all() -> None:
@@ -56,6 +57,8 @@ def test_image_of_an_option_is_that_which_was_found() -> None:
     ("deployment", "words"),
     [
         (TWO + "  start: now+1h\n", "a job of its own cannot"),
+        ("  nodes: 2\n  duration: 1h\n  value: [1]\n", "is not a value"),
+        ("  nodes: 2\n  duration: 1h\n  finish_by: now+3h\n  least_piece: 10m\n", "a job is in one piece"),
         ("  options: [{nodes: 2, duration: 1h, image: {uri: a, private: true}}]\n", "private together"),
         ("  options: [{nodes: 2, duration: 1h, image: {uri: a, format: raw}}]\n", "says no format"),
         ("  options: [{nodes: 2, duration: 1h, instances_per_node: 2}]\n", "one instance on each node"),
