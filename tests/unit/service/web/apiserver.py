@@ -277,6 +277,8 @@ class ScriptedFront:
     reloaded: Any = field(default_factory=lambda: Reloaded(rules=3))
     asked: list[tuple[Caller, Any]] = field(default_factory=list)
     resolved: list[ImageClaim] = field(default_factory=list)
+    missing: str = ""
+    """An address at which there is nothing."""
     recalled: Any = field(default_factory=lambda: Trouble(code="not-found", message="nothing was answered"))
     recalls: list[tuple[int, str, str]] = field(default_factory=list)
 
@@ -297,7 +299,8 @@ class ScriptedFront:
 
     def resolve(self, claim: ImageClaim) -> Future[FoundImage]:
         self.resolved.append(claim)
-        return self._given(self.found)
+        is_missing = claim.uri == self.missing
+        return self._given(ImageTrouble(f"nothing is at {claim.uri}") if is_missing else self.found)
 
     def submit(self, caller: Caller, submission: Submit) -> Future[str]:
         self.asked.append((caller, submission))
