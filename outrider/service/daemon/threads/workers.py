@@ -24,6 +24,7 @@ from outrider.service.daemon.measures.gauges import PoolGauges
 from outrider.service.daemon.measures.nodeshares import NodeShares
 from outrider.service.daemon.threads.events import ask_event
 from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups
+from outrider.service.daemon.world.world import World
 from outrider.service.desk.batch.job_effects import is_move, moved_by
 from outrider.service.front import Busy, NotDone
 from outrider.service.meter import Meter
@@ -46,7 +47,6 @@ from outrider.service.ports import (
     Sign,
     TellNode,
     TellUser,
-    World,
 )
 from outrider.service.settings import Settings
 from outrider.store.records import Effect

@@ -123,8 +123,7 @@ class NodeOrders:
             if other.transfer is not None and not other.is_there:
                 # It may have come with the rate of the one that is gone.
                 other.is_told, other.next_s = False, now_s
-        is_needed = bool(others)
-        if is_stopped and not need.is_there and not is_needed:
+        if is_stopped and not need.is_there and not others:
             status.stops[need.digest] = None
         self._plan(status, now_s)
 

@@ -21,6 +21,7 @@ from outrider.service.answers.site import Status
 from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.life import Providers
 from outrider.service.daemon.log import TracingLog, make_log
+from outrider.service.daemon.world.world import World
 from outrider.service.desk.desk import Event, Outcome
 from outrider.service.meter import Meter
 from outrider.service.ports import (
@@ -34,7 +35,6 @@ from outrider.service.ports import (
     NodeTrouble,
     Sign,
     TellNode,
-    World,
 )
 from outrider.service.requests import (
     Asked,

@@ -13,6 +13,7 @@ from outrider.rms.base import Sight, Unavailable
 from outrider.service.crew import Crew
 from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.threads.workers import Workers
+from outrider.service.daemon.world.world import World
 from outrider.service.front import Busy
 from outrider.service.ports import (
     Call,
@@ -23,7 +24,6 @@ from outrider.service.ports import (
     NodeTrouble,
     Result,
     TellNode,
-    World,
 )
 from outrider.service.settings import Settings
 from tests.unit.service.daemon.fakes import (
