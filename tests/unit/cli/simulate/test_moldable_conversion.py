@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ LOG = "tests/data/datastar-excerpt.swf"
 JOBS = 20
 
 
-def converted(tmp_path: Path, model: str) -> list[dict[str, object]]:
+def converted(tmp_path: Path, model: str) -> list[dict[str, Any]]:
     target = tmp_path / f"{model}.jsonl"
 
     assert main(["sim", "convert", LOG, str(target), "--moldable", model, "--limit", str(JOBS)]) == 0
@@ -34,21 +35,21 @@ def test_each_job_has_more_instances_for_a_shorter_time_and_one_way_is_its_own(
 
     assert requests
     for line in requests:
-        ways = [line, *line["options"]]  # type: ignore[misc]
-        sizes = [(each["instances"], each["duration_s"]) for each in ways]  # type: ignore[index]
+        ways = [line, *line["options"]]
+        sizes = [(each["instances"], each["duration_s"]) for each in ways]
         assert sizes == sorted(sizes)
         assert [time_s for _, time_s in sizes] == sorted({time_s for _, time_s in sizes}, reverse=True)
-        assert own[str(line["name"])] in sizes
+        assert own[line["name"]] in sizes
         start_s, finish_by_s = line["start_s"], line["finish_by_s"]
-        assert 2 * sizes[0][1] <= finish_by_s - start_s <= 4 * sizes[0][1] + 601  # type: ignore[operator]
+        assert 2 * sizes[0][1] <= finish_by_s - start_s <= 4 * sizes[0][1] + 601
 
 
 def test_times_are_those_of_amdahls_law_for_one_parallel_part(tmp_path: Path) -> None:
     for line in converted(tmp_path, "amdahl"):
         if not line.get("options"):
             continue
-        ways = [line, *line["options"]]  # type: ignore[misc]
-        sizes = [(each["instances"], each["duration_s"]) for each in ways]  # type: ignore[index]
+        ways = [line, *line["options"]]
+        sizes = [(each["instances"], each["duration_s"]) for each in ways]
         (fewer, longer_s), (most, shorter_s) = sizes[0], sizes[-1]
         bounds = [amdahl(part, most) / amdahl(part, fewer) for part in (0.9, 0.999)]
 
