@@ -195,7 +195,12 @@ def test_who_asks_too_early_hears_how_long_it_takes_by_what_was_measured(
 def test_bundle_has_the_image_below_what_a_runtime_reads(
     head: Head, registry: Registry, tmp_path: Path
 ) -> None:
-    settings = {"Env": ["PATH=/opt/bin"], "Entrypoint": ["/opt/bin/run"], "Cmd": ["x"], "WorkingDir": "/work"}
+    settings = {
+        "Env": ["PATH=/opt/bin"],
+        "Entrypoint": ["/opt/bin/run"],
+        "Cmd": ["x"],
+        "WorkingDir": "/inside",
+    }
     data = layer(
         entry("data", b"content"),
         entry("config.json", b"the image's own"),
@@ -213,6 +218,6 @@ def test_bundle_has_the_image_below_what_a_runtime_reads(
     assert (process["args"], process["env"], process["cwd"]) == (
         ["/opt/bin/run", "x"],
         ["PATH=/opt/bin"],
-        "/work",
+        "/inside",
     )
     assert (tree / "rootfs/proc").is_dir(), "a runtime cannot make it in a read-only image"

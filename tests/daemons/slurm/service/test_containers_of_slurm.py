@@ -35,7 +35,7 @@ int main(int count, char **words) {
     return 0;
 }
 """
-SETTINGS = {"Env": ["PATH=/own/path"], "WorkingDir": "/work"}
+SETTINGS = {"Env": ["PATH=/own/path"], "WorkingDir": "/inside"}
 
 
 @pytest.fixture(params=["crun", "runc"])
@@ -67,7 +67,7 @@ def test_container_of_a_job_and_of_its_steps_is_the_bundle_in_the_pool(
 ) -> None:
     need_maker(site)
     layers = [layer(entry("bin/tool", tool(tmp_path), mode=0o755)), layer(entry("data", b"its own"))]
-    uri = shelf.push_container(runtime, [*layers, layer(entry("work/", kind=FOLDER, mode=0o755))], SETTINGS)
+    uri = shelf.push_container(runtime, [*layers, layer(entry("inside/", kind=FOLDER, mode=0o755))], SETTINGS)
     lines = f"#OUTRIDER image: {uri}\n#OUTRIDER format: bundle\n"
 
     job = site.submit(f"#!/bin/tool\n{lines}", "-t1", f"--container={EMPTY}")
@@ -75,7 +75,7 @@ def test_container_of_a_job_and_of_its_steps_is_the_bundle_in_the_pool(
     steps = site.submit(f"#!/bin/sh\n{lines}srun --container={EMPTY} /bin/tool step\n", "-t1", "-N2")
     found_steps = ended(site, steps, 60)
 
-    inside = "reads its own in /work, PATH is /own/path"
+    inside = "reads its own in /inside, PATH is /own/path"
     assert found.state == "COMPLETED", output(site, job) + site.logs()
     assert output(site, job) == f"/tmp/slurm/startup {inside}, job {job}, inside\n"
     assert found_steps.state == "COMPLETED", output(site, steps) + site.logs()

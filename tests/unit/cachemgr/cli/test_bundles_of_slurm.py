@@ -27,7 +27,7 @@ def test_image_comes_with_its_own_settings_and_slurms_task() -> None:
         "mounts": [script],
     }
     own = {
-        "process": {"args": ["/entry"], "env": ["PATH=/image"], "cwd": "/work"},
+        "process": {"args": ["/entry"], "env": ["PATH=/image"], "cwd": "/inside"},
         "root": {"path": "rootfs"},
         "mounts": [{"destination": "/tmp", "type": "tmpfs"}],
     }
@@ -36,7 +36,7 @@ def test_image_comes_with_its_own_settings_and_slurms_task() -> None:
 
     assert found["root"]["path"] == "/pool/tree/rootfs"
     assert found["process"]["args"] == ["/tmp/slurm/startup"]
-    assert found["process"]["cwd"] == "/work"
+    assert found["process"]["cwd"] == "/inside"
     assert sorted(found["process"]["env"]) == ["PATH=/image", "SLURM_JOB_ID=7"]
     # The script lies below a folder that is mounted: so that comes first.
     places = [each["destination"] for each in found["mounts"]]
