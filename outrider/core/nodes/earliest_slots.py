@@ -48,6 +48,10 @@ class SlotSweep:
         layout = timeline.layout
         most = instances if most_per_node is None else most_per_node
         self._full = {capacity: layout.most(need, capacity, most) for capacity in timeline.by_capacity}
+        self._most = sum(
+            self._full[capacity] * (nodes & available).bit_count()
+            for capacity, nodes in timeline.by_capacity.items()
+        )
         # Of the nodes that have less room than when they are empty; and masks of these, and of
         # those with no room at all.
         self._rooms: dict[int, int] = {}
@@ -111,25 +115,37 @@ class SlotSweep:
         is_listed = max(self._full.values()) <= MOST_LISTED
         if not (is_listed and self._is_vast) and (self._is_enough or self._pass_edges(EDGES_COUNTED)):
             return self.start_s if self._is_enough else None
-        for first_s, last_s in self._timeline.chances(
-            self._need, self._instances, self._duration_s, self._available, self.start_s
-        ):
-            start_s = self._first_start(first_s, last_s) if is_listed else first_s
-            if start_s is None:
-                continue
-            self._move(start_s)
-            if not is_listed and not self._is_enough:
+        if is_listed:
+            return self._advance_listed()
+        for first_s, _ in self._chances():
+            self._move(first_s)
+            if not self._is_enough:
                 self._pass_edges(None)
-            return self.start_s if is_listed or self._is_enough else None
+            return self.start_s if self._is_enough else None
         return None
+
+    def _advance_listed(self) -> int | None:
+        """The same where each node has room for a few instances."""
+        for from_s, last_s in self._chances():
+            while from_s <= last_s:
+                is_quiet = self._timeline.is_quiet(from_s, FOREVER)
+                to_s = last_s if is_quiet else min(last_s, from_s + STARTS_LISTED_S)
+                start_s = self._first_listed(from_s, to_s)
+                if start_s is not None:
+                    self._move(start_s)
+                    return start_s
+                from_s = to_s + 1
+        return None
+
+    def _chances(self) -> Iterator[tuple[int, int]]:
+        return self._timeline.chances(
+            self._need, self._instances, self._duration_s, self._available, self.start_s
+        )
 
     @property
     def _is_vast(self) -> bool:
         """Whether so much of the site is wanted that there is room at few of the starts."""
-        most = 0
-        for capacity, nodes in self._timeline.by_capacity.items():
-            most += self._full[capacity] * (nodes & self._available).bit_count()
-        return self._instances * VAST_PART >= most
+        return self._instances * VAST_PART >= self._most
 
     @property
     def _is_enough(self) -> bool:
@@ -145,43 +161,41 @@ class SlotSweep:
                 return True
         return most is None
 
-    def _first_start(self, from_s: int, to_s: int) -> int | None:
-        """The first of these starts with room for all, where a node has room for a few instances."""
-        while from_s <= to_s:
-            last_s = min(to_s, from_s + STARTS_LISTED_S)
-            if self._timeline.is_quiet(from_s, FOREVER):
-                last_s = to_s
-            found_s = self._first_listed(from_s, last_s)
-            if found_s is not None:
-                return found_s
-            from_s = last_s + 1
-        return None
-
     def _first_listed(self, from_s: int, to_s: int) -> int | None:
-        """The same by a list of when each node is free for long enough for one instance, for two, and so on:
-        nodes are not counted anew at each start."""
+        """The first of these starts with room for all, by a list of when each node is free for long enough
+        for one instance, for two, and so on: nodes are not counted anew at each start."""
         timeline = self._timeline
         rows, need, duration_s = timeline.rows, self._need, self._duration_s
         touched = timeline.touched(from_s, to_s + duration_s)
-        changes = {from_s: 0}
+        begins: list[int] = []
+        ends: list[int] = []
+        always, possible = 0, self._most
         for capacity, nodes in timeline.by_capacity.items():
             full = self._full[capacity]
             if not full:
                 continue
             usable = nodes & self._available
-            changes[from_s] += full * (usable & ~touched).bit_count()
+            always += full * (usable & ~touched).bit_count()
             for node in numbers(usable & touched):
                 for count in range(1, full + 1):
                     starts = rows[node].starts(need * count, duration_s, from_s, to_s)
                     if not starts:
+                        possible -= full + 1 - count
+                        if possible < self._instances:
+                            return None
                         break
                     for first_s, last_s in starts:
-                        changes[first_s] = changes.get(first_s, 0) + 1
-                        changes[last_s + 1] = changes.get(last_s + 1, 0) - 1
-        total = 0
-        for at_s in sorted(changes):
-            total += changes[at_s]
-            if total >= self._instances:
+                        begins.append(first_s)
+                        ends.append(last_s + 1)
+        if always >= self._instances:
+            return from_s
+        begins.sort()
+        ends.sort()
+        over = 0
+        for number, at_s in enumerate(begins, 1):
+            while ends[over] <= at_s:
+                over += 1
+            if always + number - over >= self._instances:
                 return at_s
         return None
 
