@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from outrider.core.nodes.free_runs import FreeRuns
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.timeline import SiteTimeline, mask_of, numbers
 
@@ -23,6 +24,8 @@ VAST_PART = 4
 """What wants such a part (1 / VAST_PART) of all room or more is not tried at one start after the other."""
 MOST_LISTED = 8
 """Where a node has room for more instances than that they are not listed one by one."""
+FEW_LISTED = 2
+"""Where it has room for no more than that, listing costs less than counting the nodes at one start."""
 
 
 class SlotSweep:
@@ -48,15 +51,13 @@ class SlotSweep:
         layout = timeline.layout
         most = instances if most_per_node is None else most_per_node
         self._full = {capacity: layout.most(need, capacity, most) for capacity in timeline.by_capacity}
-        self._most = sum(
-            self._full[capacity] * (nodes & available).bit_count()
-            for capacity, nodes in timeline.by_capacity.items()
-        )
         # Of the nodes that have less room than when they are empty; and masks of these, and of
         # those with no room at all.
         self._rooms: dict[int, int] = {}
         self._less = self._none = 0
         self._total: int | None = None
+        self._runs: FreeRuns | None = None
+        """Of the nodes with room for an instance, where the start was found by a list."""
 
     @property
     def total(self) -> int:
@@ -69,6 +70,9 @@ class SlotSweep:
         """A mask that leaves out the nodes without room for a single instance in the window."""
         if self._total is not None:
             return self._available & ~self._none
+        if self._runs is not None:
+            free = self._runs.throughout(self.start_s, self.start_s + self._duration_s)
+            return self._available & mask_of(free, len(self._timeline.rows))
         timeline, need = self._timeline, self._need
         rows, end_s = timeline.rows, self.start_s + self._duration_s
         touched = timeline.touched(self.start_s, end_s) & self._available
@@ -77,7 +81,7 @@ class SlotSweep:
 
     def _move(self, start_s: int) -> None:
         """The window begins there; nothing is known of its room."""
-        self.start_s, self._total = start_s, None
+        self.start_s, self._total, self._runs = start_s, None, None
         self._rooms = {}
 
     def _count_all(self) -> int:
@@ -113,39 +117,38 @@ class SlotSweep:
     def advance(self) -> int | None:
         """Move to the first start, from here on, with room for all; None if there is none."""
         is_listed = max(self._full.values()) <= MOST_LISTED
-        if not (is_listed and self._is_vast) and (self._is_enough or self._pass_edges(EDGES_COUNTED)):
-            return self.start_s if self._is_enough else None
-        if is_listed:
-            return self._advance_listed()
-        for first_s, _ in self._chances():
-            self._move(first_s)
-            if not self._is_enough:
-                self._pass_edges(None)
-            return self.start_s if self._is_enough else None
-        return None
-
-    def _advance_listed(self) -> int | None:
-        """The same where each node has room for a few instances."""
-        for from_s, last_s in self._chances():
-            while from_s <= last_s:
-                is_quiet = self._timeline.is_quiet(from_s, FOREVER)
-                to_s = last_s if is_quiet else min(last_s, from_s + STARTS_LISTED_S)
-                start_s = self._first_listed(from_s, to_s)
+        from_s = self.start_s
+        if not (is_listed and self._is_vast):
+            if max(self._full.values()) <= FEW_LISTED:
+                last_s = from_s + STARTS_LISTED_S
+                start_s = self._first_listed(from_s, last_s)
                 if start_s is not None:
-                    self._move(start_s)
                     return start_s
-                from_s = to_s + 1
+                from_s = last_s + 1
+            elif self._is_enough or self._pass_edges(EDGES_COUNTED):
+                return self.start_s if self._is_enough else None
+            else:
+                from_s = self.start_s
+        for first_s, last_s in self._timeline.chances(
+            self._need, self._instances, self._duration_s, self._available, from_s
+        ):
+            start_s = self._first_start(first_s, last_s) if is_listed else first_s
+            if start_s is None:
+                continue
+            if not is_listed:
+                self._move(start_s)
+            if not is_listed and not self._is_enough:
+                self._pass_edges(None)
+            return self.start_s if is_listed or self._is_enough else None
         return None
-
-    def _chances(self) -> Iterator[tuple[int, int]]:
-        return self._timeline.chances(
-            self._need, self._instances, self._duration_s, self._available, self.start_s
-        )
 
     @property
     def _is_vast(self) -> bool:
         """Whether so much of the site is wanted that there is room at few of the starts."""
-        return self._instances * VAST_PART >= self._most
+        most = 0
+        for capacity, nodes in self._timeline.by_capacity.items():
+            most += self._full[capacity] * (nodes & self._available).bit_count()
+        return self._instances * VAST_PART >= most
 
     @property
     def _is_enough(self) -> bool:
@@ -161,41 +164,36 @@ class SlotSweep:
                 return True
         return most is None
 
+    def _first_start(self, from_s: int, to_s: int) -> int | None:
+        """The first of these starts with room for all, where a node has room for a few instances."""
+        while from_s <= to_s:
+            last_s = min(to_s, from_s + STARTS_LISTED_S)
+            if self._timeline.is_quiet(from_s, FOREVER):
+                last_s = to_s
+            found_s = self._first_listed(from_s, last_s)
+            if found_s is not None:
+                return found_s
+            from_s = last_s + 1
+        return None
+
     def _first_listed(self, from_s: int, to_s: int) -> int | None:
-        """The first of these starts with room for all, by a list of when each node is free for long enough
-        for one instance, for two, and so on: nodes are not counted anew at each start."""
-        timeline = self._timeline
-        rows, need, duration_s = timeline.rows, self._need, self._duration_s
-        touched = timeline.touched(from_s, to_s + duration_s)
-        begins: list[int] = []
-        ends: list[int] = []
-        always, possible = 0, self._most
-        for capacity, nodes in timeline.by_capacity.items():
-            full = self._full[capacity]
-            if not full:
-                continue
-            usable = nodes & self._available
-            always += full * (usable & ~touched).bit_count()
-            for node in numbers(usable & touched):
-                for count in range(1, full + 1):
-                    starts = rows[node].starts(need * count, duration_s, from_s, to_s)
-                    if not starts:
-                        possible -= full + 1 - count
-                        if possible < self._instances:
-                            return None
-                        break
-                    for first_s, last_s in starts:
-                        begins.append(first_s)
-                        ends.append(last_s + 1)
-        if always >= self._instances:
-            return from_s
-        begins.sort()
-        ends.sort()
-        over = 0
-        for number, at_s in enumerate(begins, 1):
-            while ends[over] <= at_s:
-                over += 1
-            if always + number - over >= self._instances:
+        """Move to the first of these starts, by a list of when each node is free for one instance, for two,
+        and so on: nodes are not counted anew at each start."""
+        timeline, duration_s = self._timeline, self._duration_s
+        usable = None if self._available == timeline.everyone else self._available
+        listed = [
+            timeline.free_runs(self._need * count, from_s, to_s, to_s + duration_s)
+            for count in range(1, max(self._full.values()) + 1)
+        ]
+        changes = {from_s: 0}
+        for runs in listed:
+            runs.add_starts(changes, duration_s, usable)
+        total = 0
+        for at_s in sorted(changes):
+            total += changes[at_s]
+            if total >= self._instances:
+                self._move(at_s)
+                self._runs = listed[0]
                 return at_s
         return None
 
