@@ -1,4 +1,4 @@
-"""Offers are looked for a slice at a time: others are answered in between, and what they take is not offered."""
+"""Offers are looked for in slices: others are answered in between, and what they take is not offered."""
 
 from __future__ import annotations
 
