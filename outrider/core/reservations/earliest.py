@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from outrider.core.images.pools import PlannedPool
+from outrider.core.links.schedule import without
 from outrider.core.model import Workspace
 from outrider.core.nodes.earliest_slots import SlotSweep, next_edge
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
@@ -33,10 +34,11 @@ def earliest_start(
     plan = plan_at(book, workspace, start_s, now_s, attempts=attempts)
     if isinstance(plan, ReservationPlan):
         return start_s
-    return start_after(book, workspace, start_s, now_s, plan, attempts, until_s)
+    later = plan_after(book, workspace, start_s, now_s, plan, attempts, until_s)
+    return None if later is None else later.start_s
 
 
-def start_after(
+def plan_after(
     book: Book,
     workspace: Workspace,
     start_s: int,
@@ -44,8 +46,8 @@ def start_after(
     refusal: Refusal,
     attempts: list[Attempt],
     until_s: int | None = None,
-) -> int | None:
-    """The first start, by `until_s`, after one that was refused after these attempts."""
+) -> ReservationPlan | None:
+    """The plan of the first start, by `until_s`, after one that was refused after these attempts."""
     for _ in range(MOST_STARTS_TRIED):
         among = None
         if refusal.cause is Cause.SLOTS:
@@ -57,7 +59,7 @@ def start_after(
         start_s, attempts = following, []
         answer = plan_at(book, workspace, start_s, now_s, among=among, attempts=attempts)
         if isinstance(answer, ReservationPlan):
-            return start_s
+            return answer
         refusal = answer
     return None
 
@@ -97,7 +99,7 @@ def _next_change(
             changes.append(start_s + attempt.refusal.made_s - min(attempt.insertion.latest))
             changes += [at_s for at_s in [book.link.next_deadline(start_s)] if at_s is not None]
         elif attempt.refusal.cause is Cause.LINK:
-            with book.link.without(attempt.advanced):
+            with without(book.link, attempt.advanced):
                 changes.append(book.link.earliest_deadline_of(attempt.wanted, now_s, start_s))
         else:
             changes += _room_changes(book, attempt, start_s, now_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -10,7 +11,7 @@ import threading
 from pathlib import Path
 
 from outrider.service.images.containers import sif
-from outrider.service.ports import FoundImage, NotYet, Unread
+from outrider.service.ports import FoundImage, ImageClaim, NotYet, Unread
 from tests.daemons.containers.container_images import (
     DEVICE,
     FOLDER,
@@ -152,8 +153,8 @@ def test_what_was_made_is_known_without_another_conversion(
     made = head.ask(uri)
     again = Head(folder / "conversions", registry.address)
 
-    found = again.resolver(uri, "", False, 61002, (), "squashfs")
-    other = again.resolver(uri, "", False, 61002, (), "sif")
+    found = again.resolver(ImageClaim(uri=uri, uid=61002, format="squashfs"))
+    other = again.resolver(ImageClaim(uri=uri, uid=61002, format="sif"))
 
     assert found == made
     assert isinstance(other, Unread)
@@ -164,7 +165,7 @@ def test_digest_that_a_user_writes_is_that_of_the_result(head: Head, registry: R
     made = head.ask(uri)
     manifest = made.uri.rpartition("@")[2]
 
-    assert head.resolver(uri, made.digest, False, 61001, (), "") == made
+    assert head.resolver(ImageClaim(uri=uri, uid=61001, digest=made.digest)) == made
     assert "has the digest" in head.refusal_with_digest(uri, manifest)
 
 
@@ -189,3 +190,34 @@ def test_who_asks_too_early_hears_how_long_it_takes_by_what_was_measured(
     eventually("the conversion ends", lambda: again.converter.shared.held_by(61001) == 0, lambda: words)
 
     assert re.search(r", and it takes about [1-9][0-9]* s", words), words
+
+
+def test_bundle_has_the_image_below_what_a_runtime_reads(
+    head: Head, registry: Registry, tmp_path: Path
+) -> None:
+    settings = {
+        "Env": ["PATH=/opt/bin"],
+        "Entrypoint": ["/opt/bin/run"],
+        "Cmd": ["x"],
+        "WorkingDir": "/inside",
+    }
+    data = layer(
+        entry("data", b"content"),
+        entry("config.json", b"the image's own"),
+        entry("up", kind=SYMLINK, target="/data"),
+    )
+    image = head.ask(push(registry, "team/bundle", [data], settings=settings), "bundle")
+    tree = unpacked(head.path(image), tmp_path)
+
+    assert image.format == "bundle"
+    assert sorted(path.name for path in tree.iterdir()) == ["config.json", "rootfs"]
+    assert (tree / "rootfs/data").read_bytes() == b"content"
+    assert (tree / "rootfs/config.json").read_bytes() == b"the image's own"
+    assert os.readlink(tree / "rootfs/up") == "/data"
+    process = json.loads((tree / "config.json").read_text())["process"]
+    assert (process["args"], process["env"], process["cwd"]) == (
+        ["/opt/bin/run", "x"],
+        ["PATH=/opt/bin"],
+        "/inside",
+    )
+    assert (tree / "rootfs/proc").is_dir(), "a runtime cannot make it in a read-only image"
