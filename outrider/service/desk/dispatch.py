@@ -47,6 +47,7 @@ from outrider.service.requests import (
     Show,
     ShowJob,
     ShowLease,
+    ShowOverview,
     ShowReport,
     ShowTimeline,
     SignedCall,
@@ -90,6 +91,8 @@ class RequestDispatch:
             return self._transfers(request, caller)
         if isinstance(request, ShowTimeline):
             return site_views.timeline(request)
+        if isinstance(request, ShowOverview):
+            return self._parts.overview.overview()
         if isinstance(request, ListLeases):
             return self._parts.lease_views.leases(request, caller)
         if isinstance(request, ShowLease):
