@@ -57,6 +57,8 @@ class OptionView:
     duration_s: int
     earliest_start_s: Optional[int]
     words: str
+    image: str = ""
+    """The address of the image that it would have."""
 
 
 @dataclass(frozen=True)

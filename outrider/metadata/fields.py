@@ -17,6 +17,7 @@ from outrider.metadata.errors import TextError, shown
 from outrider.metadata.notation import amounts, events
 from outrider.metadata.notation.durations import parse_duration
 from outrider.metadata.notation.hostlists import MOST_CHARACTERS, expand
+from outrider.metadata.notation.job_options import read_value
 from outrider.metadata.notation.times import parse_instant
 from outrider.metadata.notation.uris import read_uri
 from outrider.metadata.validation import Circumstances, named
@@ -135,6 +136,12 @@ def _described(check: Callable[..., object], **schema: Any) -> tuple[BeforeValid
     return BeforeValidator(check), WithJsonSchema({"type": "string"} | schema)
 
 
+def _job_value(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise TextError(f"{named(value)} is not a value: write a number like 12.5")
+    return read_value(str(value))
+
+
 def _duration(value: str | int) -> int:
     return parse_duration(str(value))
 
@@ -171,6 +178,8 @@ Instant = Annotated[
     int,
     *_described(_instant, examples=["now+8hours", "16:00", "2026-01-31T14:00", "2026-01-31T14:00:00+01:00"]),
 ]
+JobValue = Annotated[int, *_described(_job_value, type=["number", "string"], examples=["12.5"])]
+"""In thousandths."""
 Event = Annotated[
     str,
     *_described(

@@ -32,6 +32,7 @@ from outrider.metadata.fields import (
     GuestPath,
     Hosts,
     Instant,
+    JobValue,
     Memory,
     Mode,
     Name,
@@ -178,6 +179,7 @@ class OptionSection(Section):
     )
     cpus: int | None = Field(None, ge=1, le=100_000, description="processors of each instance")
     memory_mib: Memory | None = Field(None, alias="memory", description="memory of each instance")
+    image: ImageSection | None = Field(None, description="an image of its own; else the workspace's")
 
 
 class DeploymentSection(Section):
@@ -227,6 +229,9 @@ class DeploymentSection(Section):
         "false. Of a reservation: whether it may make way for others, by the site's policy; unless this is "
         "true it may not",
     )
+    value: JobValue | None = Field(
+        None, description="what a job that is made of it is worth, as 12.5; not for reservations"
+    )
     options: Annotated[tuple[OptionSection, ...], Field(max_length=MOST_WAYS, strict=False)] = Field(
         (),
         description="ways to carry it out, of which the service takes one; nodes and duration are as in the "
@@ -243,14 +248,15 @@ class DeploymentSection(Section):
             return data
         return {**{key: first[key] for key in ("nodes", "duration") if key in first}, **data}
 
-    def ways(self) -> tuple[DeploymentSection, ...]:
-        """Each option as a deployment of its own; none if there are no options."""
-        found = []
-        for option in self.options:
-            said = {name: getattr(option, name) for name in OptionSection.model_fields}
-            given = {name: value for name, value in said.items() if value is not None}
-            found.append(self.model_copy(update={**given, "options": ()}))
-        return tuple(found)
+    def by(self, option: OptionSection) -> DeploymentSection:
+        """The same as one of its options says."""
+        said = {name: getattr(option, name) for name in OptionSection.model_fields if name != "image"}
+        given = {name: value for name, value in said.items() if value is not None}
+        return self.model_copy(update={**given, "options": ()})
+
+    def with_options(self) -> tuple[DeploymentSection, ...]:
+        """Itself, and what it would be by each of its options."""
+        return (self, *(self.by(option) for option in self.options))
 
     @property
     def shortest_s(self) -> int:
@@ -286,8 +292,9 @@ class DeploymentSection(Section):
     def _fits_together(self, info: ValidationInfo) -> Self:
         circumstances = info.context
         assert isinstance(circumstances, Circumstances)
-        if self.instances > MOST_INSTANCES:
-            contradiction(f"{self.instances} instances are too many: at most {MOST_INSTANCES}", "nodes")
+        for each in self.with_options():
+            if each.instances > MOST_INSTANCES:
+                contradiction(f"{each.instances} instances are too many: at most {MOST_INSTANCES}", "nodes")
         _check_window(self)
         if self.least_piece_s is not None and self.finish_by_s is None:
             contradiction("is for what has to end by a time: give finish_by, too", "least_piece")
@@ -365,23 +372,30 @@ class WorkspaceFile(Section):
                 "deployment.preemptible is not used: only the simulator suspends best effort; a job that may "
                 "be requeued for a reservation says so in a line of its own, preemptible: requeue"
             )
-        if self.deployment is not None and self.deployment.options and self.deployment.is_best_effort:
-            found.append(
-                "deployment.options is not used without start or finish_by: a job in a queue says its sizes "
-                "in lines of its script, option: nodes=2 time=60"
-            )
+        return tuple(found)
+
+    def ways(self) -> tuple[WorkspaceFile, ...]:
+        """Each option as a workspace of its own, with its image; none if there are no options."""
+        deployment, found = self.deployment, []
+        for option in () if deployment is None else deployment.options:
+            assert deployment is not None
+            metadata = self.metadata
+            if option.image is not None:
+                metadata = metadata.model_copy(update={"image": option.image})
+            found.append(self.model_copy(update={"metadata": metadata, "deployment": deployment.by(option)}))
         return tuple(found)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         deployment, most = self.deployment, self.metadata.most_instances
-        if deployment is not None and deployment.instances > most:
-            contradiction(
-                f"{deployment.instances} instances are wanted, but the roles of the metadata have {most} "
-                "hosts: add hosts, or ask for fewer",
-                "deployment",
-                "nodes",
-            )
+        for each in () if deployment is None else deployment.with_options():
+            if each.instances > most:
+                contradiction(
+                    f"{each.instances} instances are wanted, but the roles of the metadata have {most} "
+                    "hosts: add hosts, or ask for fewer",
+                    "deployment",
+                    "nodes",
+                )
         if deployment is not None and self.metadata.has_unlike_roles:
             _check_unlike(deployment, most)
         return self
@@ -396,7 +410,7 @@ def _check_unlike(deployment: DeploymentSection, hosts: int) -> None:
             "deployment",
             "nodes",
         )
-    for name in ("finish_by_s", "open_from_s", "preemptible"):
+    for name in ("finish_by_s", "open_from_s", "preemptible", "options"):
         if getattr(deployment, name):
             contradiction(
                 "is not for roles with sizes or images of their own, which begin together at a start: leave"
@@ -455,8 +469,20 @@ def _apply_ways(text: str, deployment: dict[str, object], document: YamlDocument
         document.add_problem(path, str(error))
         deployment.pop("options", None)
         return
-    deployment["options"] = [{key: scalar(value) for key, value in way.items()} for way in ways]
+    deployment["options"] = [_option_of(way) for way in ways]
+    place = TextPosition(option="--option")
     for number, way in enumerate(ways):
         for key in way:
-            place = TextPosition(option="--option")
-            document.values[(*path, number, key)] = document.keys[(*path, number, key)] = place
+            at = (*path, number, *_OF_IMAGE.get(key, (key,)))
+            document.values[at] = document.keys[at] = place
+
+
+_OF_IMAGE = {"image": ("image", "uri"), "digest": ("image", "digest")}
+"""Where the keys of an option in one line are that are not its own."""
+
+
+def _option_of(way: Mapping[str, str]) -> dict[str, object]:
+    """An option as a file has it."""
+    found: dict[str, object] = {key: scalar(text) for key, text in way.items() if key not in _OF_IMAGE}
+    image = {_OF_IMAGE[key][1]: text for key, text in way.items() if key in _OF_IMAGE}
+    return {**found, "image": image} if image else found

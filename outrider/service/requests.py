@@ -46,6 +46,8 @@ class Reserve:
     """Of one that recurs, all its starts."""
     role_images: tuple[FoundImage | None, ...] = ()
     """Of one with unlike instances, for each role its image as found; None where it is the workspace's."""
+    option_images: tuple[FoundImage | None, ...] = ()
+    """Of one with options, the same for each of these."""
     is_best_fit: bool = False
     """Of one that recurs: those that can be kept are accepted, and not all or none."""
     is_plan: bool = False

@@ -6,7 +6,9 @@
 -- cli_filter.lua; it gives slurm.SUCCESS, or slurm.ERROR for a workspace with faults. Its own
 -- trouble never stops a submission, and a job without metadata is not even looked at twice.
 
-local metadata = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") .. "outrider_metadata.lua")
+local folder = debug.getinfo(1, "S").source:match("^@(.*/)") or ""
+local metadata = dofile(folder .. "outrider_metadata.lua")
+local of_file = dofile(folder .. "outrider_file.lua")(metadata)
 
 local MOST_FILE_BYTES = 65536
 local MOST_OPTION_BYTES = 64
@@ -43,62 +45,14 @@ local function beginning(path)
   return text
 end
 
-local KEYS_OF_IMAGE = {
-  uri = "image", digest = "digest", size = "size", format = "format", private = "private",
-}
-
-local function add_of_image(found, at, key, value)
-  if KEYS_OF_IMAGE[key] then metadata.add(found, at, KEYS_OF_IMAGE[key], metadata.value_of(value)) end
-end
-
--- The statement in a workspace file: of its metadata the name and the image, written as mappings
--- below one another or in braces, which is how people write them. `outrider check` knows the rest.
-local function of_file(path, text)
-  local found = metadata.statement(path)
-  local number, section, section_indent, keys_indent = 0, nil, nil, nil
-  for line in (text .. "\n"):gmatch("([^\n]*)\n") do
-    number = number + 1
-    if #line > metadata.limits.line then
-      metadata.blame(found, string.format("%s:%d: is longer than %d bytes: divide it", path, number,
-        metadata.limits.line))
-      return found
-    end
-    local blanks, key, value = line:match("^( *)([A-Za-z_]+):%s*(.*)$")
-    local at = path .. ":" .. number
-    local indent = blanks and #blanks
-    if indent == 0 then
-      section, keys_indent, section_indent = key, nil, nil
-    elseif key and section == "metadata" then
-      keys_indent = keys_indent or indent
-      if indent == keys_indent then
-        section_indent = nil
-        if key == "name" then metadata.add(found, at, "name", metadata.value_of(value)) end
-        if key == "image" then
-          section_indent = indent
-          for item in (value:match("^{(.*)}") or ""):gmatch("[^,]+") do
-            local inner, content = item:match("^%s*([a-z]+):(.*)$")
-            if inner then add_of_image(found, at, inner, content) end
-          end
-        end
-      elseif section_indent then
-        add_of_image(found, at, key, value)
-      end
-    end
-  end
-  if #found.entries == 0 then
-    metadata.blame(found, path .. ": no image is found in it: outrider check " .. path .. " says what is wrong")
-  end
-  return found
-end
-
 local function is_file(text)
   return text:sub(-5):find("%.ya?ml$") ~= nil
 end
 
 -- The statement of a workspace file, to be handed on in the comment, which slurmctld sees.
-local function of_workspace(path)
+local function of_workspace(path, is_reserved)
   local text = beginning(path)
-  if text then return of_file(path, text) end
+  if text then return of_file(path, text, is_reserved) end
   local found = metadata.statement(path)
   metadata.blame(found, path .. ": cannot be read: name a workspace file that you can read, or an image")
   return found
@@ -129,7 +83,7 @@ local function statement_of(options)
   local option = known and of_plugin and read(of_plugin, "workspace")
   local comment = read(options, "comment")
   local by_comment = comment and metadata.of_comment(comment)
-  if option and is_file(option) and not by_comment then return of_workspace(option), true end
+  if option and is_file(option) and not by_comment then return of_workspace(option, read(options, "reservation") ~= nil), true end
   if option and not is_file(option) then return metadata.of_text(option, "--workspace") end
   if by_comment then return by_comment end
   if read(options, "type") ~= "sbatch" then return of_environment(options) end

@@ -70,7 +70,7 @@ def add_deployment_options(parser: Parser, *, are_all: bool = True) -> None:
         "--option",
         action="append",
         metavar="WAY",
-        help="one way to carry it out, of several: nodes=2,time=60m; also cpus=, memory=",
+        help="one way to carry it out, of several: nodes=2,time=60m; also cpus=, memory=, image=",
     )
     group.add_argument(
         "--preemptible",
@@ -166,6 +166,9 @@ def wanted(arguments: argparse.Namespace) -> WantedWorkspace:
             text=read_text(arguments.file), file=shown_file(arguments.file), options=options_of(arguments)
         )
     if arguments.image is None:
+        # Where each of its options has an image, it needs no other.
+        arguments.image = _image_of_options(getattr(arguments, "option", None) or [])
+    if arguments.image is None:
         raise InputError(
             f"name a workspace's file, or an image with --image (see outrider {arguments.verb} --help)"
         )
@@ -177,6 +180,15 @@ def options_of(arguments: argparse.Namespace) -> dict[str, str | None]:
     if ways := getattr(arguments, "option", None):
         given["options"] = ";".join(ways)
     return {key: None if text.lower() == NOTHING else text for key, text in given.items() if text is not None}
+
+
+def _image_of_options(ways: Sequence[str]) -> str | None:
+    """The image of the first of these, if all have one."""
+    found = [
+        [part.removeprefix("image=") for part in way.replace(",", " ").split() if part.startswith("image=")]
+        for way in ways
+    ]
+    return found[0][0] if found and all(found) else None
 
 
 def _image(arguments: argparse.Namespace) -> Image:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from outrider.metadata.errors import TextError, shown
 
 MOST_WAYS = 16
-MOST_CHARACTERS = 512
+MOST_CHARACTERS = 2560
 KEYS = {
     "nodes": "nodes",
     "time": "duration",
@@ -19,14 +19,17 @@ KEYS = {
     "instances_per_node": "instances_per_node",
     "cpus": "cpus",
     "memory": "memory",
+    "image": "image",
+    "digest": "digest",
 }
 """What is written, and the key of a deployment that it is."""
 
-_PART = re.compile(r"([a-z_]{1,24})=([A-Za-z0-9:.-]{1,64})")
+_PART = re.compile(r"(image)=([!-:<-~]{1,2048})|([a-z_]{1,24})=([A-Za-z0-9:.-]{1,80})")
+"""Of addresses alone there may be more signs: no blank, comma or semicolon, which are between options."""
 
 
 def read_way(text: str) -> Mapping[str, str]:
-    """The keys of a deployment that one option says. Raises TextError."""
+    """The keys of a deployment that one option says, and its image's address and digest. Raises TextError."""
     if len(text) > MOST_CHARACTERS:
         raise TextError(f"an option has {len(text)} characters: at most {MOST_CHARACTERS} are read")
     found: dict[str, str] = {}
@@ -34,15 +37,18 @@ def read_way(text: str) -> Mapping[str, str]:
         split = _PART.fullmatch(part)
         if split is None:
             raise TextError(f"{shown(part)} is not of the form key=value, as in nodes=2 time=60")
-        key = KEYS.get(split[1])
+        name, value = split[1] or split[3], split[2] or split[4]
+        key = KEYS.get(name)
         if key is None:
-            raise TextError(f"{split[1]} is not known in an option: there are {', '.join(KEYS)}")
+            raise TextError(f"{name} is not known in an option: there are {', '.join(KEYS)}")
         if key in found:
-            raise TextError(f"{split[1]} stands twice in an option: say it once")
-        found[key] = split[2]
+            raise TextError(f"{name} stands twice in an option: say it once")
+        found[key] = value
     for key, word in (("nodes", "nodes"), ("duration", "time")):
         if key not in found:
             raise TextError(f"{word} is missing in the option {shown(text)}: write nodes=2 time=60")
+    if "digest" in found and "image" not in found:
+        raise TextError("digest says nothing in an option without image")
     return found
 
 

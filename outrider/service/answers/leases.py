@@ -53,6 +53,8 @@ class OptionView:
     duration_s: int
     earliest_start_s: int | None
     words: str
+    image: str = ""
+    """The address of the image that it would have."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

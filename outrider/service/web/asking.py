@@ -28,6 +28,8 @@ from outrider.service.web.requests.understanding import (
 
 Kind = TypeVar("Kind", bound=Answer)
 Found = TypeVar("Found")
+IMAGE_KEY = "metadata.image"
+"""Where the image of a workspace is in its file, for whoever is told of a fault."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,17 +105,28 @@ class Asker:
         starts = await self.read(caller, lambda: understand_starts(body, workspace, now_s))
         roles = workspace.metadata.roles if workspace.metadata.has_unlike_roles else ()
         late: list[NotYet] = []
-        role_images = [
-            None if role.image is None else await self._resolve_or_expect(caller, role.image, late)
-            for role in roles
-        ]
+        ways = () if workspace.deployment is None else workspace.deployment.options
+        known: dict[ImageSection, FoundImage] = {}
+
+        async def found(section: ImageSection | None, key: str) -> FoundImage | None:
+            if section is not None and section not in known:
+                known[section] = await self._resolve_or_expect(caller, section, late, key)
+            return None if section is None else known[section]
+
         image = await self._resolve_or_expect(caller, workspace.metadata.image, late)
+        known[workspace.metadata.image] = image
+        role_images = [
+            await found(role.image, f"metadata.roles[{number}].image") for number, role in enumerate(roles)
+        ]
+        option_images = [
+            await found(way.image, f"deployment.options[{number}].image") for number, way in enumerate(ways)
+        ]
         zone = understand_zone(body.zone)
-        for each in (image, *role_images):
-            if each is not None:
-                check_expiry(workspace, starts, each, zone)
+        for each in known.values():
+            check_expiry(workspace, starts, each, zone)
         request = Reserve(
             role_images=tuple(role_images),
+            option_images=tuple(option_images),
             workspace=workspace,
             image=image,
             account=body.account,
@@ -124,18 +137,21 @@ class Asker:
         )
         return WantedLease(request=request, late=tuple(map(str, late)))
 
-    async def _resolve_or_expect(self, caller: Caller, image: ImageSection, late: list[NotYet]) -> FoundImage:
+    async def _resolve_or_expect(
+        self, caller: Caller, image: ImageSection, late: list[NotYet], key: str = IMAGE_KEY
+    ) -> FoundImage:
         """What is at an address; or what is expected to be made of that, with words on how far it is."""
         try:
-            return await self.resolve(caller, image)
+            return await self.resolve(caller, image, key)
         except NotYet as error:
             if error.expected is None:
                 raise of_unmade(str(error)) from error
             late.append(error)
             return error.expected
 
-    async def resolve(self, caller: Caller, image: ImageSection) -> FoundImage:
-        """What is at the address of a workspace's image. Raises NotYet while that is being made."""
+    async def resolve(self, caller: Caller, image: ImageSection, key: str = IMAGE_KEY) -> FoundImage:
+        """What is at the address of an image, which has that key in its file. Raises NotYet while that is
+        being made."""
         resolved = self.front.resolve(
             image.uri, image.digest or "", image.private, caller.uid, caller.gids, image.format or ""
         )
@@ -144,14 +160,14 @@ class Asker:
         except NotYet:
             raise
         except ImageTrouble as error:
-            problem = ErrorProblem(key="metadata.image.uri", message=str(error))
+            problem = ErrorProblem(key=f"{key}.uri", message=str(error))
             raise refused(422, str(error), problems=[problem]) from error
         if image.size_bytes is not None and image.size_bytes != found.size_bytes:
             words = (
                 f"{image.uri} has {found.size_bytes} bytes, not {image.size_bytes}: correct the size or "
                 "leave it out"
             )
-            problem = ErrorProblem(key="metadata.image.size", message=words)
+            problem = ErrorProblem(key=f"{key}.size", message=words)
             raise refused(422, words, problems=[problem])
         return found
 

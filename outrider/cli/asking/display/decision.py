@@ -122,6 +122,7 @@ def _occurrences(decision: Decision, when: When) -> str:
 def _options(decision: Decision, when: When) -> str:
     """Each way to carry it out: which is taken and why, and when the others could start."""
     lines = []
+    are_unlike = len({each.image for each in decision.options}) > 1
     for each in decision.options:
         noun = "node" if each.node_count == 1 else "nodes"
         size = f"{each.node_count} {noun} for {span_in_words(each.duration_s)}"
@@ -129,6 +130,8 @@ def _options(decision: Decision, when: When) -> str:
         start = "" if at_s is None else f"from {when.clock(at_s)}"
         if each.result == "refused":
             start = "no start is known" if at_s is None else f"earliest {when.clock(at_s)}"
+        if are_unlike:
+            size += f" with {printable(image_name(each.image, None))}"
         mark = "*" if each.result == "chosen" else " "
         lines.append(f"{mark} {size}, {start}: {printable(each.words)}")
     return "\n".join(lines)

@@ -9,7 +9,6 @@ from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.options.admission import PossibleOption, Reason, choose
 from outrider.metadata.conversion import deployment_of
 from outrider.metadata.decision import PolicyRefusal
-from outrider.metadata.workspace import DeploymentSection
 from outrider.service.answers import Decision, Trouble
 from outrider.service.answers.leases import OptionView
 from outrider.service.desk.reservations.admission import ReservationAdmission
@@ -49,8 +48,10 @@ def chosen_way(
             code="invalid", message="a request with options does not recur: leave out one of the two"
         )
     found: list[_Answered] = []
-    for deployment in deployment_of(request.workspace).ways():
-        answered = _ask(site, admission, caller, request, deployment, program)
+    for number, file in enumerate(request.workspace.ways()):
+        image = request.option_images[number] if request.option_images else None
+        asked = replace(request, workspace=file, image=image or request.image, option_images=())
+        answered = _ask(site, admission, caller, asked, program)
         if isinstance(answered, Trouble):
             return answered
         found.append(answered)
@@ -64,8 +65,8 @@ def chosen_way(
     views = tuple(_view(number, each, index, reason) for number, each in enumerate(found))
     if index is None:
         # What is late even at once cannot be asked for with the deadline.
-        asked = [each for each in views if not found[each.number - 1].is_late]
-        index = min(asked, key=lambda each: (each.earliest_start_s or FOREVER, each.number)).number - 1
+        in_time = [each for each in views if not found[each.number - 1].is_late]
+        index = min(in_time, key=lambda each: (each.earliest_start_s or FOREVER, each.number)).number - 1
     return ChosenWay(request=found[index].request, wish=found[index].wish, views=views)
 
 
@@ -74,16 +75,15 @@ def _ask(
     admission: ReservationAdmission,
     caller: Caller,
     request: Reserve,
-    deployment: DeploymentSection,
     program: PolicyRefusal | None,
 ) -> _Answered | Trouble:
+    deployment = deployment_of(request.workspace)
     start_s = site.now_s if deployment.start_s is None else deployment.start_s
     finish_by_s = deployment.finish_by_s
     is_late = finish_by_s is not None and start_s + deployment.duration_s > finish_by_s
     if is_late:
         deployment = deployment.model_copy(update={"start_s": start_s, "finish_by_s": None})
-    file = request.workspace.model_copy(update={"deployment": deployment})
-    asked = replace(request, workspace=file)
+    asked = replace(request, workspace=request.workspace.model_copy(update={"deployment": deployment}))
     wish = wish_of(site, admission.policies, caller, asked)
     if isinstance(wish, Trouble):
         return wish
@@ -129,4 +129,5 @@ def _view(number: int, each: _Answered, chosen: int | None, reason: Reason | Non
         duration_s=each.duration_s,
         earliest_start_s=decision.start_s if is_accepted else decision.earliest_start_s,
         words=words,
+        image=each.request.workspace.metadata.image.uri,
     )

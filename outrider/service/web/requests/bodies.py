@@ -26,7 +26,7 @@ HOST = r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$"
 
 _LINE = r"^[^\x00-\x1f\x7f]*$"
 OptionKey = Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,31}$")]
-OptionText = Annotated[str, Field(max_length=1024, pattern=_LINE)]
+OptionText = Annotated[str, Field(max_length=8192, pattern=_LINE)]
 Zone = Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*)?$")]
 Account = Annotated[str, Field(max_length=129, pattern=r"^([A-Za-z0-9_][A-Za-z0-9._@+-]*[$]?)?$")]
 When = Annotated[str, Field(min_length=1, max_length=64, pattern=_LINE)]

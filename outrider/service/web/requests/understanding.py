@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import tzinfo
 from typing import TypeVar
 
@@ -61,6 +61,9 @@ def understand_reservation(body: WorkspaceBody, now_s: int) -> WorkspaceFile:
             "finish_by, or submit it as a job"
         )
         raise _fault("deployment.start", words)
+    if deployment.value is not None:
+        words = "is for a job in a queue: leave it out, or say with max_price what the reservation may cost"
+        raise _fault("deployment.value", f"value {words}")
     for number, role in enumerate(workspace.metadata.roles):
         for key in ("files", "user_data", "addresses"):
             if getattr(role, key):
@@ -144,12 +147,24 @@ def understand_job(body: SubmitBody, now_s: int) -> WorkspaceFile:
             "reservation's name, or leave its start out"
         )
         raise _fault("deployment.start", words)
+    if deployment is not None and deployment.least_piece_s is not None:
+        words = "a job is in one piece: leave least_piece out, or reserve the workspace"
+        raise _fault("deployment.least_piece", words)
     if deployment is not None and deployment.options:
         if any(each.instances_per_node not in (None, 1) for each in deployment.options):
             words = (
                 "a job has one instance on each node: leave instances_per_node out, or reserve the workspace"
             )
             raise _fault("deployment.options", words)
+        for number, each in enumerate(deployment.options):
+            if each.image is not None and each.image.format is not None:
+                words = (
+                    "a job's option says no format of its image, which the service finds out: leave it out"
+                )
+                raise _fault(f"deployment.options[{number}].image.format", words)
+            if each.image is not None and each.image.private != workspace.metadata.image.private:
+                words = "the images of a job are private together or not at all: say the same of each"
+                raise _fault(f"deployment.options[{number}].image.private", words)
         try:
             read_job_options([str(each) for each in job_options(deployment)])
         except TextError as error:
@@ -157,9 +172,13 @@ def understand_job(body: SubmitBody, now_s: int) -> WorkspaceFile:
     return workspace
 
 
-def job_options(deployment: DeploymentSection) -> tuple[JobOption, ...]:
-    """The options of a deployment as a job has them; none if there are none. Its limit counts in minutes."""
+def job_options(
+    deployment: DeploymentSection, images: Sequence[FoundImage | None] = ()
+) -> tuple[JobOption, ...]:
+    """The options of a deployment as a job has them, with their own images as found; none if there are none.
+    A job's limit counts in minutes."""
     ways = deployment.options
+    found = images or [None] * len(ways)
     has_cpus, has_memory = (any(getattr(each, name) for each in ways) for name in ("cpus", "memory_mib"))
     return tuple(
         JobOption(
@@ -167,8 +186,10 @@ def job_options(deployment: DeploymentSection) -> tuple[JobOption, ...]:
             limit_s=-(-each.duration_s // 60) * 60,
             cpus=(each.cpus or deployment.cpus) if has_cpus else 0,
             memory_mib=(each.memory_mib or deployment.memory_mib or 0) if has_memory else 0,
+            image="" if each.image is None else (image and image.uri) or each.image.uri,
+            digest="" if each.image is None else (image and image.digest) or each.image.digest or "",
         )
-        for each in ways
+        for each, image in zip(ways, found, strict=True)
     )
 
 

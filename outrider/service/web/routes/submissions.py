@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastapi import APIRouter
@@ -47,8 +48,10 @@ def submission_routes(asker: Asker) -> APIRouter:
     return routes
 
 
-def _lines(workspace: WorkspaceFile, image: FoundImage) -> str:
-    """What the job's image is, as jobs carry it: what was found, and not what may be found later."""
+def _lines(
+    workspace: WorkspaceFile, image: FoundImage, option_images: Sequence[FoundImage | None] = ()
+) -> str:
+    """What the job's images are, as jobs carry it: what was found, and not what may be found later."""
     section, deployment = workspace.metadata.image, workspace.deployment
     return write_job_lines(
         JobLines(
@@ -58,8 +61,9 @@ def _lines(workspace: WorkspaceFile, image: FoundImage) -> str:
             format=section.format or "",
             is_private=section.private,
             name=workspace.metadata.name,
-            options=() if deployment is None else job_options(deployment),
+            options=() if deployment is None else job_options(deployment, option_images),
             finish_by_s=None if deployment is None else deployment.finish_by_s,
+            value=None if deployment is None else deployment.value,
         )
     )
 
@@ -77,11 +81,17 @@ async def _reservation(asker: Asker, caller: Caller, name: str) -> str:
 async def _read(asker: Asker, caller: Caller, body: SubmitBody, key: str) -> Submit:
     now_s = asker.front.now_s()
     workspace = await asker.read(caller, lambda: understand_job(body, now_s)) if body.workspace else None
+    deployment = workspace.deployment if workspace else None
     try:
         image = await asker.resolve(caller, workspace.metadata.image) if workspace else None
+        option_images = [
+            await asker.resolve(caller, each.image, f"deployment.options[{number}].image")
+            if each.image
+            else None
+            for number, each in enumerate(deployment.options if deployment else ())
+        ]
     except NotYet as error:
         raise of_unmade(str(error)) from error
-    deployment = workspace.deployment if workspace else None
     duration_s = understand_duration(body.duration) if body.duration else None
     if deployment is not None and duration_s is None:
         duration_s = deployment.duration_s
@@ -94,7 +104,7 @@ async def _read(asker: Asker, caller: Caller, body: SubmitBody, key: str) -> Sub
         account=body.account,
         workspace=workspace,
         image=image,
-        metadata=_lines(workspace, image) if workspace and image else None,
+        metadata=_lines(workspace, image, option_images) if workspace and image else None,
         key=key,
         request_hash=hash_of("POST", "/v1/submissions", body),
     )

@@ -49,6 +49,26 @@ def test_options_are_sent_in_their_order_and_each_is_shown(
     assert "* 4 nodes for 35 min, from 2030-03-29 14:30: it is the only one that can be promised" in shown
 
 
+def test_options_that_all_have_images_need_no_other(
+    service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fast = replace(FAST, image="https://h/fast.qcow2")
+    answer = replace(ACCEPTED, options=(replace(SLOW, image="https://h/slow.qcow2"), fast))
+    service.on("POST", "/v1/plans", Reply(status=200, value=answer))
+    service.on("GET", "/v1/status", STATUS)
+
+    words = ["--option", "nodes=1,time=2h,image=https://h/slow.qcow2"]
+    words += ["--option", "image=https://h/fast.qcow2 nodes=4 time=35m", "--finish-by", "18:00"]
+    assert main(["plan", *words]) == 0
+
+    sent = cast(dict[str, object], service.last("POST").body)
+    assert "https://h/slow.qcow2" in str(sent["workspace"])
+    shown = capsys.readouterr().out
+    assert "* 4 nodes for 35 min with fast.qcow2" in shown
+    assert main(["plan", *words[:2], "--option", "nodes=4,time=35m"]) != 0
+    assert "--image" in capsys.readouterr().err
+
+
 def test_refusal_says_what_stands_in_the_way_of_each() -> None:
     never = replace(SLOW, earliest_start_s=None)
     refused = replace(REFUSED, options=(never, replace(FAST, result="refused", words="taken")))

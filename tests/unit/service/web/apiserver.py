@@ -236,6 +236,8 @@ class ScriptedFront:
     reloaded: Any = field(default_factory=lambda: Reloaded(rules=3))
     asked: list[tuple[Caller, Any]] = field(default_factory=list)
     resolved: list[tuple[object, ...]] = field(default_factory=list)
+    missing: str = ""
+    """An address at which there is nothing."""
     recalled: Any = field(default_factory=lambda: Trouble(code="not-found", message="nothing was answered"))
     recalls: list[tuple[int, str, str]] = field(default_factory=list)
 
@@ -258,7 +260,7 @@ class ScriptedFront:
         self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...], image_format: str = ""
     ) -> Future[FoundImage]:
         self.resolved.append((uri, digest, is_private, uid, gids))
-        return self._given(self.found)
+        return self._given(ImageTrouble(f"nothing is at {uri}") if uri == self.missing else self.found)
 
     def submit(self, caller: Caller, submission: Submit) -> Future[str]:
         self.asked.append((caller, submission))

@@ -47,6 +47,36 @@ def test_accepted_reservation_is_created_with_its_place(api: Server, front: Scri
     assert front.resolved[0][:3] == ("file:///images/a.qcow2", DIGEST, False)
 
 
+def test_image_of_each_option_is_looked_up_once(api: Server, front: ScriptedFront) -> None:
+    way = "nodes=2,time=60m,image=https://h/fast;nodes=4,time=30m;nodes=8,time=20m,image=https://h/fast"
+
+    reply = api.post("/v1/plans", {"workspace": WORKSPACE, "options": {"options": way}})
+
+    assert reply.status == 200
+    assert [uri for uri, *_ in front.resolved] == ["file:///images/a.qcow2", "https://h/fast"]
+    assert [each is not None for each in front.last.option_images] == [True, False, True]
+
+
+def test_image_of_an_option_that_is_not_there_is_named_with_its_place(
+    api: Server, front: ScriptedFront
+) -> None:
+    front.missing = "https://h/fast"
+    way = "nodes=2,time=60m;nodes=4,time=30m,image=https://h/fast"
+
+    reply = api.post("/v1/reservations", {"workspace": WORKSPACE, "options": {"options": way}})
+
+    assert reply.status == 422
+    assert reply.json["problems"][0]["key"] == "deployment.options[1].image.uri"
+    assert front.asked == []
+
+
+def test_value_of_a_job_is_none_of_a_reservation(api: Server, front: ScriptedFront) -> None:
+    reply = api.post("/v1/reservations", {"workspace": WORKSPACE, "options": {"value": "12.5"}})
+
+    assert (reply.status, reply.json["problems"][0]["key"]) == (422, "deployment.value")
+    assert front.asked == []
+
+
 def test_user_is_told_of_what_is_not_used(api: Server) -> None:
     text = WORKSPACE.replace("metadata:", "metadata:\n  roles: [{name: head, hosts: 'h[1-2]'}]", 1)
 

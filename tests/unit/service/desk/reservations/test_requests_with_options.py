@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from outrider.service.answers import Decision, Trouble
 from outrider.service.desk.state.recorded_answers import read_decision, write_decision
-from tests.unit.service.desk.sandbox import BOB, Sandbox, reserve, wanted
+from outrider.service.ports import FoundImage, NodeImage
+from tests.unit.service.desk.sandbox import BOB, RATE, Sandbox, digest_of, reserve, show, wanted
 
 TWO_WAYS = "options: [{nodes: 2, duration: 60m}, {nodes: 4, duration: 35m}]"
 
@@ -71,6 +72,52 @@ def test_recorded_answer_has_its_options(sandbox: Sandbox) -> None:
     decision = asked(sandbox, "50minutes")
 
     assert read_decision(write_decision(decision)).options == decision.options
+
+
+LARGE, SMALL = "https://images.example.org/large", "https://images.example.org/small"
+WITH_IMAGES = (
+    f"options: [{{nodes: 2, duration: 60m, image: {{uri: '{LARGE}'}}}}, "
+    f"{{nodes: 4, duration: 35m, image: {{uri: '{SMALL}'}}}}]"
+)
+TAKES_S = 900
+"""How long the large image takes to come."""
+
+
+def with_images(sandbox: Sandbox) -> Decision:
+    request = wanted(sandbox, duration="1m", when=f"finish_by: now+3hours, {WITH_IMAGES}")
+    found = (
+        FoundImage(size_bytes=TAKES_S * RATE, digest=digest_of("large")),
+        FoundImage(size_bytes=RATE, digest=digest_of("small")),
+    )
+    answer = sandbox.ask(replace(request, option_images=found))
+    assert isinstance(answer, Decision), answer
+    return answer
+
+
+def test_option_whose_image_comes_sooner_wins_over_fewer_node_hours(sandbox: Sandbox) -> None:
+    decision = with_images(sandbox)
+
+    assert (decision.node_count, decision.image.uri) == (4, SMALL)
+    assert [(each.result, each.image) for each in decision.options] == [
+        ("possible", LARGE),
+        ("chosen", SMALL),
+    ]
+    assert "image" in decision.options[1].words
+
+
+def test_image_that_is_on_the_nodes_already_turns_the_choice(sandbox: Sandbox) -> None:
+    for pool in sandbox.pools.values():
+        pool.images[digest_of("large")] = NodeImage(
+            digest=digest_of("large"), size_bytes=TAKES_S * RATE, uri=LARGE, added_s=sandbox.now_s
+        )
+    sandbox.sleep(700)
+
+    decision = with_images(sandbox)
+    sandbox.sleep(5)
+
+    assert (decision.node_count, decision.image.uri) == (2, LARGE)
+    assert decision.transfers == ()
+    assert show(sandbox, decision.name).reservation.image.digest == digest_of("large")
 
 
 def _names(sandbox: Sandbox) -> list[str]:
