@@ -281,8 +281,8 @@ def _headers(scope: Scope, most_bytes: int) -> dict[str, str]:
 
 
 def _check_origin(method: str, headers: dict[str, str]) -> None:
-    """A browser changes something for a page of this service alone, whoever it asks for. It says so itself: by
-    Sec-Fetch-Site over TLS and on its own machine, and by Origin elsewhere. Programs say neither."""
+    """A browser changes something for a page of this service alone, whoever it asks for. It says so itself:
+    by Sec-Fetch-Site over TLS and on its own machine, and by Origin elsewhere. Programs say neither."""
     if method in ("GET", "HEAD"):
         return
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
