@@ -32,7 +32,7 @@ BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo demo-embedded demo-sim test prepared tried test-long test-versions lint bench docs tools clean \
-        man spank with-integrations with-accounting cachemgr.pyz outrider-client integrations
+        man spank with-axe with-integrations with-accounting cachemgr.pyz outrider-client integrations
 
 # As root it installs Slurm from Debian if there is none; without one it shows demo-embedded instead.
 demo: $(READY)
@@ -54,7 +54,13 @@ test:
 	$(MAKE) --no-print-directory --jobs 2 lint tried
 
 # What cannot be had without a network is not tried.
-prepared: $(READY) tools with-integrations with-accounting
+prepared: $(READY) tools with-integrations with-accounting with-axe
+
+# What finds out whether the page can be used without seeing it, or without a pointer.
+AXE := build/axe/node_modules/axe-core/axe.min.js
+with-axe:
+	@test -e $(AXE) || npm install --silent --no-audit --no-fund --prefix build/axe axe-core@4.14.1 >/dev/null 2>&1 \
+	  || echo "whether the page is for everybody is not tried: axe-core cannot be had from npm"
 
 with-integrations:
 	@$(MAKE) --no-print-directory $(INTEGRATIONS)/.ready || echo "tools that users submit with are not tried"

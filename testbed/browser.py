@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import re
 import shutil
 import subprocess
 import tempfile
@@ -30,7 +29,7 @@ SWITCHES = (
     "--hide-scrollbars",
 )
 WAIT_S = 60.0
-_PORT = re.compile(r"started successfully on port ([0-9]+)")
+_STARTED = "started successfully on port "
 CLOCK = SystemClock()
 
 
@@ -151,6 +150,7 @@ def _port_of(process: subprocess.Popen[str]) -> int:
     said: list[str] = []
     for line in process.stdout:
         said.append(line)
-        if found := _PORT.search(line):
-            return int(found[1])
+        _, is_there, port = line.partition(_STARTED)
+        if is_there:
+            return int(port.strip().rstrip("."))
     raise BrowserFault(f"chromedriver does not start: {''.join(said)}")

@@ -38,7 +38,7 @@ export class Timeline {
     });
     place.append(make("h2", { class: "hidden", text: "Timeline" }),
       make("div", { class: "bar" }, make("label", {}, "User", filter), this.users,
-        button("Now", "Go to now", () => this.home()), button("All", "Show everything", () => this.everything()),
+        button("Now", "Now, and the next day", () => this.home()), button("All", "All of it", () => this.everything()),
         button("+", "Zoom into time", () => this.zoom(0.5)), button("\u2212", "Zoom out of time", () => this.zoom(2)),
         button("\u2195+", "Taller rows", () => this.rows(2)), button("\u2195\u2212", "Lower rows", () => this.rows(0.5)), this.switch),
       this.chart, this.tablePlace, this.words, make("ul", { class: "key", "aria-label": "Colours" }, icons));
