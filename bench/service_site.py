@@ -160,9 +160,10 @@ def _serve(place: BenchedSite) -> int:
         from outrider.service.daemon.log import TracingLog
         from outrider.service.daemon.main import main as outriderd
         from outrider.service.daemon.world.backends import catalogue_of, make_desk
+        from outrider.service.daemon.world.world import World
         from outrider.service.desk.batch.reservation_effects import carry_out
         from outrider.service.images import Hashes, Resolver, opener
-        from outrider.service.ports import AskProgram, World
+        from outrider.service.ports import AskProgram
 
     clock = SystemClock()
 

@@ -4,7 +4,7 @@
 reservations, one after the other, and prints in how many of the product's files a function is
 called that is given the request in one of its shapes:
 
-- a reservation, from its request to the answer, when it is on the disk;
+- a reservation, from its request until its row is committed;
 - the order for its image, from there to the first byte from the image's server, on head and node;
 - a best-effort job, from its submission to its start, on the head.
 
@@ -36,12 +36,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cachemgr.base.clock import SystemClock
 from outrider.cli.demo.stage import DemoStage
+from outrider.store.sql.reading import SqlStore
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = (f"{ROOT}/outrider/", f"{ROOT}/cachemgr/")
 ROUNDS = 5
 IMAGE_BYTES = 2_000_000
-NS_IN_MS = 1_000_000
+NS_IN_US = 1_000
 PACKAGES = ("outrider.", "cachemgr.")
 RESERVATION = frozenset(
     (
@@ -63,7 +64,9 @@ JOB = frozenset(
 )
 ALL_SHAPES = RESERVATION | IMAGE_ORDER | JOB
 CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
-AFTER_MS = 5
+COMMITTED = "a promise is committed"
+PROMISE = SqlStore.promise.__wrapped__.__code__  # type: ignore[attr-defined]
+AFTER_US = 5_000
 """So long after the server has begun to send, the first byte is on the node's disk."""
 MOST_WAIT_S = 30
 
@@ -82,6 +85,9 @@ def watch(folder: str) -> None:
 
     def note(frame: FrameType, event: str, argument: object) -> None:
         file = frame.f_code.co_filename
+        if event == "return" and frame.f_code is PROMISE and argument is None:
+            # With the writes in hand it has only begun.
+            seen.append((now(), file, COMMITTED))
         if event != "call" or not file.startswith(PRODUCT):
             return
         for each in frame.f_locals.values():
@@ -99,7 +105,7 @@ def watch(folder: str) -> None:
 
 
 def now() -> int:
-    return time_ns() // NS_IN_MS
+    return time_ns() // NS_IN_US
 
 
 def inside(folder: str, words: list[str]) -> None:
@@ -120,7 +126,7 @@ class Passages:
         words = shlex.join([sys.executable, str(Path(__file__).resolve()), "--inside", str(self._seen)])
         self._interpreter.write_text(f'#!/bin/sh\nPASSAGE_INTERPRETER="$0" exec {words} "$@"\n')
         self._interpreter.chmod(0o755)
-        self._sent_ms: dict[str, int] = {}
+        self._sent_us: dict[str, int] = {}
         self.stage = DemoStage(folder / "s", SystemClock(), os.environ)
         self.stage.folder.mkdir()
 
@@ -129,7 +135,7 @@ class Passages:
         real = SimpleHTTPRequestHandler.copyfile
 
         def copyfile(handler: SimpleHTTPRequestHandler, source: object, target: object) -> None:
-            self._sent_ms.setdefault(handler.path, now())
+            self._sent_us.setdefault(handler.path, now())
             real(handler, source, target)  # type: ignore[arg-type]
 
         names = [f"{kind}{number}" for kind in ("kept", "job") for number in range(ROUNDS)]
@@ -141,27 +147,27 @@ class Passages:
             finally:
                 self.stage.end()
 
-    def reservation(self, number: int) -> tuple[Window, Window]:
-        """From the request to the answer, and to the first byte."""
+    def reservation(self, number: int) -> tuple[Window, int]:
+        """From the request to the answer, and when the first byte is there."""
         name = f"kept{number}"
         text = self.stage.write_workspace(name, 1, "1m")
         sleep(1)
-        asked_ms = now()
+        asked_us = now()
         answer = self.stage.client.post(
             "/v1/reservations", {"workspace": text, "options": {"start": "now+30s"}, "zone": "UTC"}
         )
-        answered_ms = now()
+        answered_us = now()
         assert isinstance(answer, dict), answer
         assert answer["result"] == "accepted", answer
         path = f"/{name}.qcow2"
-        self._await(lambda: path in self._sent_ms, f"{path} is asked for by a node")
-        return (asked_ms, answered_ms), (asked_ms, self._sent_ms[path] + AFTER_MS)
+        self._await(lambda: path in self._sent_us, f"{path} is asked for by a node")
+        return (asked_us, answered_us), self._sent_us[path] + AFTER_US
 
     def job(self, number: int) -> Window:
         """From the submission to the start."""
         text = self.stage.write_workspace(f"job{number}", 1, "1m")
         sleep(1)
-        asked_ms = now()
+        asked_us = now()
         script = str(self.stage.folder / "job.sh")
         answer = self.stage.client.post(
             "/v1/submissions", {"argv": [script], "workspace": text, "zone": "UTC"}
@@ -169,13 +175,17 @@ class Passages:
         assert isinstance(answer, dict), answer
         output = self.stage.output_of(str(answer["job"]))
         self._await(output.exists, f"job {answer['job']} starts")
-        return asked_ms, now()
+        return asked_us, now()
+
+    def committed_us(self, window: Window) -> int:
+        """When the last promise of a window was committed."""
+        begin, end = window
+        return max(at_us for at_us, _, what in self._all() if what == COMMITTED and begin <= at_us <= end)
 
     def passed(self, windows: list[Window], shapes: frozenset[str], folder: str) -> dict[str, list[str]]:
         """Files that were given one of these shapes in every window, and which."""
-        seen = [each for path in self._seen.iterdir() for each in json.loads(path.read_text())]
         rounds = [
-            {(file, shape) for at_ms, file, shape in seen if begin <= at_ms <= end and shape in shapes}
+            {(file, shape) for at_us, file, shape in self._all() if begin <= at_us <= end and shape in shapes}
             for begin, end in windows
         ]
         found: dict[str, list[str]] = {}
@@ -184,6 +194,9 @@ class Passages:
             if name.startswith(folder):
                 found.setdefault(name, []).append(shape)
         return found
+
+    def _all(self) -> list[tuple[int, str, str]]:
+        return [tuple(each) for path in self._seen.iterdir() for each in json.loads(path.read_text())]
 
     def _await(self, is_so: Callable[[], bool], what: str) -> None:
         for _ in range(MOST_WAIT_S * 100):
@@ -209,9 +222,11 @@ def main() -> int:
         with passages.running():
             jobs = [passages.job(number) for number in range(ROUNDS)]
             kept = [passages.reservation(number) for number in range(ROUNDS)]
+        decided = [(window[0], passages.committed_us(window)) for window, _ in kept]
+        carried = [(end, first_us) for (_, end), (_, first_us) in zip(decided, kept, strict=True)]
         for what, windows, shapes, where in (
-            ("a reservation, until it is on the disk", [first for first, _ in kept], RESERVATION, "outrider"),
-            ("its image's order, until the first byte", [second for _, second in kept], IMAGE_ORDER, ""),
+            ("a reservation, until its row is committed", decided, RESERVATION, "outrider"),
+            ("its image's order, until the first byte", carried, IMAGE_ORDER, ""),
             ("a best-effort job, until it starts", jobs, JOB, "outrider"),
         ):
             found = passages.passed(windows, shapes, where)

@@ -13,7 +13,7 @@ from typing import Protocol
 from outrider.metadata.workspace import WorkspaceFile
 from outrider.service.answers import Answer, Trouble
 from outrider.service.answers.site import ShareList
-from outrider.service.ports import FoundImage, LoginBook
+from outrider.service.ports import FoundImage, ImageClaim, LoginBook
 from outrider.service.requests import MOST_LISTED, Caller, Request
 
 
@@ -115,16 +115,8 @@ class Front(Protocol):
     def ask(self, caller: Caller, request: Request) -> Future[Answer]:
         """The desk's answer, once it is on disk. Raises Busy if the desk has too much to do."""
 
-    def resolve(
-        self,
-        uri: str,
-        digest: str,
-        is_private: bool,
-        uid: int,
-        gids: tuple[int, ...],
-        image_format: str = "",
-    ) -> Future[FoundImage]:
-        """What is at a URI; the Future raises ImageTrouble. Raises Busy."""
+    def resolve(self, claim: ImageClaim) -> Future[FoundImage]:
+        """What is at an address; the Future raises ImageTrouble. Raises Busy."""
 
     def submit(self, caller: Caller, submission: Submit) -> Future[str]:
         """Hand a job over; its key. Raises Busy; the Future raises NotDone."""

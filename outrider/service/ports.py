@@ -8,7 +8,7 @@ carried out twice. The desk has at most one call to a node under way, and one `L
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from cachemgr.base.shares import Share
@@ -18,7 +18,7 @@ from outrider.core.model import ImagePart, Workspace
 from outrider.metadata.decision import Allowed, PolicyRefusal, Requester
 from outrider.metadata.notation.events import EventSpec
 from outrider.metadata.policies import ExternalSection
-from outrider.rms.base import BatchSystem, Sight
+from outrider.rms.base import Sight
 from outrider.store.records import Effect
 
 
@@ -273,15 +273,22 @@ class AskProgram:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ResolveImage:
-    """Find out what is at a job's image, as its user may read it: a `FoundImage`, or an ImageTrouble."""
+class ImageClaim:
+    """What a user says of an image, and who says so. `digest` is empty where none is."""
 
     uri: str
-    digest: str
-    is_private: bool
     uid: int
+    digest: str = ""
     format: str = ""
     """What a container image is to be made into; empty: what the site makes of them."""
+    is_private: bool = False
+    gids: tuple[int, ...] | None = None
+    """None: those that the user database knows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResolveImage(ImageClaim):
+    """Find out what is at a job's image, as its user may read it: a `FoundImage`, or an ImageTrouble."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -384,10 +391,8 @@ class Unread:
     close: Callable[[], None]
 
 
-Resolve = Callable[[str, str, bool, int, tuple[int, ...], str], FoundImage | Unread]
-"""From a URI, the digest the user gave (or nothing), whether it is private, the user's number and groups,
-and the format that is wanted (or nothing) to what is there. Raises ImageTrouble, also when the user may not
-read it."""
+Resolve = Callable[[ImageClaim], FoundImage | Unread]
+"""To what is there. Raises ImageTrouble, also when the user may not read it."""
 
 
 Sign = Callable[[str, int, str, int], str]
@@ -417,80 +422,3 @@ class LoginBook(Protocol):
         """Whether there was one."""
 
     def of(self, uid: int) -> tuple[RegistryLogin, ...]: ...
-
-
-class Promised:
-    """Which image a reservation or a job was promised: known once somebody who knows has been named.
-
-    Asked by what makes instances for jobs on virtual nodes, from any thread.
-    """
-
-    def __init__(self) -> None:
-        self._ask: Callable[[str], str | None] | None = None
-        self._ask_job: Callable[[str], str | None] | None = None
-        self._ask_needed: Callable[[], frozenset[str] | None] | None = None
-
-    def learn(self, ask: Callable[[str], str | None]) -> None:
-        """From now on `ask` is asked for the digest that a reservation was promised."""
-        self._ask = ask
-
-    def learn_jobs(self, ask: Callable[[str], str | None]) -> None:
-        """From now on `ask` is asked for the digest of the image that a job without one names."""
-        self._ask_job = ask
-
-    def learn_needed(self, ask: Callable[[], frozenset[str] | None]) -> None:
-        """From now on `ask` is asked for the digests of all images that somebody was promised."""
-        self._ask_needed = ask
-
-    def needed_digests(self) -> frozenset[str] | None:
-        """The digests of all images that somebody was promised; None if nobody knows."""
-        return None if self._ask_needed is None else self._ask_needed()
-
-    def job(self, key: str) -> str:
-        """The digest of a job's image; empty if nobody knows it yet."""
-        return "" if self._ask_job is None else self._ask_job(key) or ""
-
-    def digest(self, reservation: str | None) -> str | None:
-        """None if there is no such reservation, or nobody who knows yet."""
-        return None if reservation is None or self._ask is None else self._ask(reservation)
-
-
-class Ceiling:
-    """The largest image that is worth looking at: what no node's pool could hold is refused at once.
-
-    Told by whoever hears nodes' reports, and asked, from any thread.
-    """
-
-    def __init__(self, most_bytes: int, assumed_bytes: int | None = None) -> None:
-        """`assumed_bytes` is the size of a pool as long as none has reported."""
-        self._most_bytes = most_bytes
-        self._assumed_bytes = assumed_bytes
-        self._limits: dict[str, int] = {}
-        self._largest_bytes = 0
-
-    def note(self, node: str, limit_bytes: int) -> None:
-        """A node says how much its pool may hold."""
-        if self._limits.get(node) != limit_bytes:
-            # Replaced as a whole, so that whoever reads it needs no lock.
-            self._limits = {**self._limits, node: limit_bytes}
-            self._largest_bytes = max(self._limits.values())
-
-    def __call__(self) -> int:
-        largest_bytes = self._largest_bytes or self._assumed_bytes or self._most_bytes
-        return min(self._most_bytes, largest_bytes)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class World:
-    """All that a service acts upon."""
-
-    rms: BatchSystem
-    nodes: Nodes
-    resolve: Resolve
-    promised: Promised = field(default_factory=Promised)
-    sign: Sign | None = None
-    """None: jobs carry no tickets."""
-    ceiling: Ceiling | None = None
-    """Told of what nodes report."""
-    logins: LoginBook | None = None
-    """None: users cannot log in at registries."""

@@ -42,9 +42,10 @@ from outrider.service.daemon.threads.workers import Workers
 from outrider.service.daemon.world.board import FolderBoard
 from outrider.service.daemon.world.turns import check_queues, turns_look
 from outrider.service.daemon.world.wakefile import WakeFile
+from outrider.service.daemon.world.world import World
 from outrider.service.front import Busy, NotDone
 from outrider.service.meter import Meter
-from outrider.service.ports import AskProgram, Sign, World
+from outrider.service.ports import AskProgram, Sign
 from outrider.service.requests import AskStart, Caller, ListImages, Show
 from outrider.service.settings import Settings
 from outrider.service.web.app import make_app

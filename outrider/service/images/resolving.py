@@ -27,7 +27,7 @@ from outrider.service.images.logins import Logins
 from outrider.service.images.opening import NOBODY, OpenAs
 from outrider.service.images.secrets.sitelogins import SiteLogins
 from outrider.service.images.tokens import TokenHosts
-from outrider.service.ports import FoundImage, ImageTrouble, Unread
+from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, Unread
 
 MOST_IMAGE_BYTES = 1 << 44
 
@@ -47,17 +47,6 @@ class Means:
     site_logins: SiteLogins | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ImageClaim:
-    """What a user says of an image beside its address, and who says so."""
-
-    digest: str
-    format: str
-    is_private: bool
-    uid: int
-    gids: tuple[int, ...] = ()
-
-
 Look = Callable[[Location, ImageClaim, Means], FoundImage | Unread]
 """From an address, and what its user says of it, to size and digest, or ImageTrouble."""
 
@@ -65,7 +54,7 @@ Look = Callable[[Location, ImageClaim, Means], FoundImage | Unread]
 def _web(location: Location, claim: ImageClaim, means: Means) -> FoundImage | Unread:
     host = means.tokens.find(location)
     if host is not None:
-        who = Asker(claim.is_private, claim.uid, claim.gids)
+        who = Asker(claim.is_private, claim.uid, claim.gids or ())
         return means.tokens.look(
             host, location, claim.digest, who, means.converter, means.clock, means.limit_s
         )
@@ -73,7 +62,7 @@ def _web(location: Location, claim: ImageClaim, means: Means) -> FoundImage | Un
 
 
 def _bucket(location: Location, claim: ImageClaim, means: Means) -> FoundImage:
-    who = Asker(claim.is_private, claim.uid, claim.gids)
+    who = Asker(claim.is_private, claim.uid, claim.gids or ())
     return means.buckets.look(location, claim.digest, who, means.clock, means.limit_s)
 
 
@@ -87,7 +76,7 @@ def _registry(location: Location, claim: ImageClaim, means: Means) -> FoundImage
         logins=means.logins,
         site=means.site_logins,
         uid=claim.uid,
-        gids=claim.gids,
+        gids=claim.gids or (),
         is_private=claim.is_private,
     )
     return registries.look(location, entrance, claim.format)
@@ -141,18 +130,13 @@ class Resolver:
         if web_settings.netrc_file is not None:
             raise ValueError("users' images are looked up without the site's passwords: netrc_file is set")
 
-    def __call__(
-        self,
-        uri: str,
-        digest: str,
-        is_private: bool,
-        uid: int,
-        gids: tuple[int, ...],
-        image_format: str = "",
-    ) -> FoundImage | Unread:
+    def __call__(self, claim: ImageClaim) -> FoundImage | Unread:
+        uri = claim.uri
         found: FoundImage | Unread
         if "://" not in uri and not uri.startswith("/"):
-            found = self._catalogue.find(uri, is_private=is_private, uid=uid, gids=gids)
+            found = self._catalogue.find(
+                uri, is_private=claim.is_private, uid=claim.uid, gids=claim.gids or ()
+            )
         else:
             try:
                 location = parse(uri)
@@ -164,17 +148,17 @@ class Resolver:
                     "write it without"
                 )
             if location.scheme == "file":
-                return self._of_file(uri, location.path, digest, is_private=is_private, uid=uid, gids=gids)
+                return self._of_file(claim, location.path)
             look = LOOKS.get(location.scheme)
             if look is None:
                 raise ImageTrouble(
                     f"images come from {_enumerated(['file', *LOOKS])} addresses, not from "
                     f"{location.scheme}: ask the administrators to put {location.name} into the catalogue"
                 )
-            found = look(location, ImageClaim(digest, image_format, is_private, uid, gids), self._means)
+            found = look(location, claim, self._means)
         if isinstance(found, Unread):
-            return self._checked_later(uri, digest, found)
-        self._check(uri, digest, found)
+            return self._checked_later(uri, claim.digest, found)
+        self._check(uri, claim.digest, found)
         return found
 
     def _checked_later(self, uri: str, digest: str, unread: Unread) -> Unread:
@@ -200,17 +184,15 @@ class Resolver:
                 "staged here; make it smaller, or ask the administrators"
             )
 
-    def _of_file(
-        self, uri: str, path: str, digest: str, *, is_private: bool, uid: int, gids: tuple[int, ...]
-    ) -> FoundImage | Unread:
+    def _of_file(self, claim: ImageClaim, path: str) -> FoundImage | Unread:
         """What is known of it already; otherwise it is left open, to be read."""
-        file = self._open_as(path, uid, gids)
+        file = self._open_as(path, claim.uid, claim.gids or ())
         is_left_open = False
         try:
             found = os.fstat(file)
             if not stat.S_ISREG(found.st_mode):
                 raise ImageTrouble(f"{path} is not a regular file: name an image")
-            if not is_private and not self._is_everybodys(path, found):
+            if not claim.is_private and not self._is_everybodys(path, found):
                 raise ImageTrouble(
                     f"not everybody may read the image {path}: write `private: true`, so that it is for you "
                     "alone on the nodes as well, or let everybody read it"
@@ -221,7 +203,7 @@ class Resolver:
             known = self._hashes.known(file)
             if known is not None:
                 image = FoundImage(size_bytes=found.st_size, digest=known, format=image_format)
-                self._check(uri, digest, image)
+                self._check(claim.uri, claim.digest, image)
                 return image
             is_left_open = True
         finally:
@@ -229,9 +211,9 @@ class Resolver:
                 os.close(file)
 
         def read(is_wanted: Callable[[], bool]) -> FoundImage:
-            content = self._hashes.digest_of(file, path, uid, is_wanted)
+            content = self._hashes.digest_of(file, path, claim.uid, is_wanted)
             image = FoundImage(size_bytes=os.fstat(file).st_size, digest=content, format=image_format)
-            self._check(uri, digest, image)
+            self._check(claim.uri, claim.digest, image)
             return image
 
         return Unread(read=read, close=lambda: os.close(file))

@@ -14,7 +14,7 @@ from outrider.rms.embedded import EmbeddedHooks
 from outrider.rms.twin import NotReady
 from outrider.service.meter import Log
 from outrider.service.nodes.agent import owner_of
-from outrider.service.ports import Promised
+from outrider.service.nodes.promised import Promised
 
 ASK_S = 10.0
 GRACE_S = 600

@@ -13,7 +13,7 @@ from outrider.metadata.workspace import ImageSection
 from outrider.service.answers import Answer, Decision, Trouble
 from outrider.service.answers.site import ShareList
 from outrider.service.front import Front, NotDone, WantedShares
-from outrider.service.ports import FoundImage, ImageTrouble, LoginBook, LoginFault, NotYet
+from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, LoginBook, LoginFault, NotYet
 from outrider.service.requests import Caller, Recall, Request, Reserve
 from outrider.service.web.errors import ErrorProblem, of_trouble, of_unmade, refused
 from outrider.service.web.limits import Crew, Limits
@@ -152,9 +152,15 @@ class Asker:
     async def resolve(self, caller: Caller, image: ImageSection, key: str = IMAGE_KEY) -> FoundImage:
         """What is at the address of an image, which has that key in its file. Raises NotYet while that is
         being made."""
-        resolved = self.front.resolve(
-            image.uri, image.digest or "", image.private, caller.uid, caller.gids, image.format or ""
+        claim = ImageClaim(
+            uri=image.uri,
+            uid=caller.uid,
+            digest=image.digest or "",
+            format=image.format or "",
+            is_private=image.private,
+            gids=caller.gids,
         )
+        resolved = self.front.resolve(claim)
         try:
             found = await self.wait_for(resolved)
         except NotYet:

@@ -18,7 +18,7 @@ from outrider.service.images.containers.converter import Converter
 from outrider.service.images.containers.made import MadeImages
 from outrider.service.images.logins import Logins
 from outrider.service.images.secrets.sitelogins import SiteLogins
-from outrider.service.ports import FoundImage, ImageTrouble, Unread
+from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, Unread
 from tests.daemons.registries.registry_server import CONFIG, MANIFEST, Registry, digest_of
 
 CLOCK = SystemClock()
@@ -117,7 +117,7 @@ class Head:
     def ask(
         self, uri: str, image_format: str = "", *, uid: int = 61001, is_private: bool = False
     ) -> FoundImage:
-        found = self.resolver(uri, "", is_private, uid, (), image_format)
+        found = self.resolver(ImageClaim(uri=uri, uid=uid, format=image_format, is_private=is_private))
         if isinstance(found, Unread):
             try:
                 return found.read(lambda: True)
@@ -142,7 +142,7 @@ class Head:
 
     def refusal_with_digest(self, uri: str, digest: str) -> str:
         try:
-            self.resolver(uri, digest, False, 61001, (), "")
+            self.resolver(ImageClaim(uri=uri, uid=61001, digest=digest))
         except ImageTrouble as error:
             return str(error)
         raise AssertionError(f"{uri} was taken")

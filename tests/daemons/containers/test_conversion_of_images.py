@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 from outrider.service.images.containers import sif
-from outrider.service.ports import FoundImage, NotYet, Unread
+from outrider.service.ports import FoundImage, ImageClaim, NotYet, Unread
 from tests.daemons.containers.container_images import (
     DEVICE,
     FOLDER,
@@ -152,8 +152,8 @@ def test_what_was_made_is_known_without_another_conversion(
     made = head.ask(uri)
     again = Head(folder / "conversions", registry.address)
 
-    found = again.resolver(uri, "", False, 61002, (), "squashfs")
-    other = again.resolver(uri, "", False, 61002, (), "sif")
+    found = again.resolver(ImageClaim(uri=uri, uid=61002, format="squashfs"))
+    other = again.resolver(ImageClaim(uri=uri, uid=61002, format="sif"))
 
     assert found == made
     assert isinstance(other, Unread)
@@ -164,7 +164,7 @@ def test_digest_that_a_user_writes_is_that_of_the_result(head: Head, registry: R
     made = head.ask(uri)
     manifest = made.uri.rpartition("@")[2]
 
-    assert head.resolver(uri, made.digest, False, 61001, (), "") == made
+    assert head.resolver(ImageClaim(uri=uri, uid=61001, digest=made.digest)) == made
     assert "has the digest" in head.refusal_with_digest(uri, manifest)
 
 

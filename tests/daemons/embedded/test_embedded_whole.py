@@ -17,8 +17,9 @@ from outrider.rms.base import JobState, RmsJob, RmsNode, Submission
 from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher
 from outrider.service.nodes.embedded import EmbeddedNodes
 from outrider.service.nodes.hooks import PoolHooks
+from outrider.service.nodes.promised import Promised
 from outrider.service.nodes.virtual import Shape
-from outrider.service.ports import Fetch, Promised, Relay, TellNode
+from outrider.service.ports import Fetch, Relay, TellNode
 from tests.daemons.node.daemons import CLOCK, MIB, eventually
 
 CAPACITY = Resources.of(cpus=1)

@@ -18,7 +18,7 @@ from cachemgr.fetch.registry.signing import expiry_of
 from cachemgr.fetch.sources.sources import SourceSettings, resolve, source_of
 from outrider.service.images import Hashes, Resolver, opener
 from outrider.service.images.buckets import Bucket, Buckets
-from outrider.service.ports import FoundImage, ImageTrouble, Readers
+from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, Readers
 from tests.daemons.objects.conftest import MakeBucket
 from tests.daemons.objects.store import SECRET, Store
 from tests.unit.cachemgr.fetch.servers import Asked, head, serving
@@ -37,7 +37,7 @@ ADA, BOB = 61001, 61002
 
 def ask(uri: str, *buckets: Bucket, digest: str = "", is_private: bool = False, uid: int = ADA) -> FoundImage:
     resolver = Resolver(open_as=opener(), hashes=Hashes(None, CLOCK), clock=CLOCK, buckets=Buckets(buckets))
-    found = resolver(uri, digest, is_private, uid, ())
+    found = resolver(ImageClaim(uri=uri, uid=uid, digest=digest, is_private=is_private))
     assert isinstance(found, FoundImage)
     return found
 

@@ -12,7 +12,7 @@ from cachemgr.cli.main import main
 from cachemgr.fetch.registry.session import RegistrySettings
 from cachemgr.fetch.sources.connect import WebSettings
 from outrider.service.images import Hashes, Resolver, opener
-from outrider.service.ports import FoundImage
+from outrider.service.ports import FoundImage, ImageClaim
 from tests.daemons.node.conftest import folder
 from tests.daemons.registries.registry_server import Registry, running
 from tests.unit.cachemgr.cli.outcomes import Outcome, Run
@@ -43,7 +43,7 @@ def asks() -> Callable[..., Ask]:
         )
 
         def ask(uri: str) -> FoundImage:
-            found = resolver(uri, digest, False, 61001, ())
+            found = resolver(ImageClaim(uri=uri, uid=61001, digest=digest))
             assert isinstance(found, FoundImage)
             return found
 

@@ -11,7 +11,7 @@ import pwd
 import threading
 import traceback
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cachemgr.base.clock import MonotonicClock
 from cachemgr.base.shares import Share
@@ -19,7 +19,7 @@ from outrider.service.crew import Crew, Running, Task
 from outrider.service.daemon.log import TracingLog
 from outrider.service.front import Busy
 from outrider.service.images.slowness import SLOW_S, Slowness, host_of
-from outrider.service.ports import FoundImage, ImageTrouble, Resolve, Unread
+from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, Resolve, Unread
 
 MOST_WAITING = 1_024
 KEPT = 2
@@ -54,18 +54,6 @@ class Effort:
     def slow(self) -> int:
         """So many may run that are slow, or are likely to be."""
         return max(1, self.at_once // 2)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
-    """`gids` None: those that the user database knows."""
-
-    uri: str
-    digest: str
-    is_private: bool
-    uid: int
-    gids: tuple[int, ...] | None = None
-    format: str = ""
 
 
 class Lookups:
@@ -107,7 +95,7 @@ class Lookups:
             spare=chosen.reading_at_once,
         )
 
-    def ask(self, question: Question, done: Done) -> Lookup:
+    def ask(self, question: ImageClaim, done: Done) -> Lookup:
         """`done` is told once what is there, by some thread, or ImageTrouble. Raises Busy."""
         lookup = Lookup(self, question, done)
         if self._has_pause(lookup):
@@ -147,10 +135,8 @@ class Lookups:
         """Ask now. Errors that belong to it are its result."""
         asked, began_s = lookup.question, self._clock.monotonic_s()
         try:
-            gids = groups_of(asked.uid) if asked.gids is None else asked.gids
-            found: FoundImage | Unread | Exception = self._resolve(
-                asked.uri, asked.digest, asked.is_private, asked.uid, gids, asked.format
-            )
+            claim = replace(asked, gids=groups_of(asked.uid)) if asked.gids is None else asked
+            found: FoundImage | Unread | Exception = self._resolve(claim)
         except ImageTrouble as error:
             found = error
         except Exception as error:  # noqa: BLE001 - whoever waits is told, whatever it is
@@ -208,7 +194,7 @@ class Lookups:
             )
         return slow < self._effort.slow
 
-    def _fault(self, asked: Question, error: Exception) -> ImageTrouble:
+    def _fault(self, asked: ImageClaim, error: Exception) -> ImageTrouble:
         self._log.trace("look-up of an image failed", traceback.format_exc())
         return ImageTrouble(
             f"image {asked.uri} could not be looked up: a fault of Outrider itself: {type(error).__name__}: "
@@ -219,7 +205,7 @@ class Lookups:
 class Lookup:
     """One question, from being asked to being answered once, or dropped."""
 
-    def __init__(self, lookups: Lookups, question: Question, done: Done) -> None:
+    def __init__(self, lookups: Lookups, question: ImageClaim, done: Done) -> None:
         self._lookups = lookups
         self.question = question
         self.host = host_of(question.uri)

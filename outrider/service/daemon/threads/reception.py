@@ -32,7 +32,7 @@ from outrider.service.front import (
     Submit,
     WantedShares,
 )
-from outrider.service.ports import FoundImage, LoginBook
+from outrider.service.ports import FoundImage, ImageClaim, LoginBook
 from outrider.service.requests import Caller, Request
 from outrider.store.place import is_database
 
@@ -98,16 +98,8 @@ class Reception:
         self._recent.note(caller.uid)
         return self._loop.ask(caller, request)
 
-    def resolve(
-        self,
-        uri: str,
-        digest: str,
-        is_private: bool,
-        uid: int,
-        gids: tuple[int, ...],
-        image_format: str = "",
-    ) -> Future[FoundImage]:
-        return self._workers.resolve(uri, digest, is_private, uid, gids, image_format)
+    def resolve(self, claim: ImageClaim) -> Future[FoundImage]:
+        return self._workers.resolve(claim)
 
     def logins(self) -> LoginBook:
         found = self._workers.logins

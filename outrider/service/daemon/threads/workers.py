@@ -23,7 +23,8 @@ from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import PoolGauges
 from outrider.service.daemon.measures.nodeshares import NodeShares
 from outrider.service.daemon.threads.events import ask_event
-from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups, Question
+from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups
+from outrider.service.daemon.world.world import World
 from outrider.service.desk.batch.job_effects import is_move, moved_by
 from outrider.service.front import Busy, NotDone
 from outrider.service.meter import Meter
@@ -35,6 +36,7 @@ from outrider.service.ports import (
     Carry,
     DropLookup,
     FoundImage,
+    ImageClaim,
     ImageTrouble,
     LoginBook,
     Look,
@@ -45,7 +47,6 @@ from outrider.service.ports import (
     Sign,
     TellNode,
     TellUser,
-    World,
 )
 from outrider.service.settings import Settings
 from outrider.store.records import Effect
@@ -146,15 +147,7 @@ class Workers:
         except Busy as error:
             task.give_up(str(error))
 
-    def resolve(
-        self,
-        uri: str,
-        digest: str,
-        is_private: bool,
-        uid: int,
-        gids: tuple[int, ...],
-        image_format: str = "",
-    ) -> Future[FoundImage]:
+    def resolve(self, claim: ImageClaim) -> Future[FoundImage]:
         """What is at a URI. Raises Busy; the future raises ImageTrouble."""
         future: Future[FoundImage] = Future()
 
@@ -166,10 +159,7 @@ class Workers:
                 else:
                     future.set_result(found)
 
-        question = Question(
-            uri=uri, digest=digest, is_private=is_private, uid=uid, gids=gids, format=image_format
-        )
-        self._lookups.ask(question, done)
+        self._lookups.ask(claim, done)
         return future
 
     @property
@@ -227,15 +217,8 @@ class Workers:
             self.meter.count("outrider_calls_total", "lookup", outcome_of(found))
             done(found)
 
-        question = Question(
-            uri=call.uri,
-            digest=call.digest,
-            is_private=call.is_private,
-            uid=call.uid,
-            format=call.format,
-        )
         try:
-            lookup = self._lookups.ask(question, tell)
+            lookup = self._lookups.ask(call, tell)
         except Busy as error:
             tell(ImageTrouble(f"image {call.uri} could not be looked up: {error}"))
             return

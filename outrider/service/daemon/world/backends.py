@@ -24,6 +24,7 @@ from outrider.service.daemon.threads.loop import DeskLike
 from outrider.service.daemon.world.cluster import CLUSTERS, ClusterBackend, make_cluster
 from outrider.service.daemon.world.stores import readers_of
 from outrider.service.daemon.world.workshop import Workshop
+from outrider.service.daemon.world.world import World
 from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk
 from outrider.service.images import Catalogue, CatalogueImage, Hashes, Resolver, opener
@@ -31,8 +32,9 @@ from outrider.service.images.catalogue import Made
 from outrider.service.meter import Meter
 from outrider.service.nodes.embedded import EmbeddedNodes
 from outrider.service.nodes.hooks import PoolHooks
+from outrider.service.nodes.promised import Ceiling, Promised
 from outrider.service.nodes.virtual import EmbeddedError, Shape
-from outrider.service.ports import AskProgram, Ceiling, Promised, World
+from outrider.service.ports import AskProgram
 from outrider.service.settings import Settings
 from outrider.store.store import Store
 

@@ -18,9 +18,11 @@ from outrider.service.daemon.errors import BackendError
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.signing import signer
 from outrider.service.daemon.world.workshop import Workshop
+from outrider.service.daemon.world.world import World
 from outrider.service.images import Catalogue
+from outrider.service.nodes.promised import Ceiling, Promised
 from outrider.service.nodes.remote import Addresses, RemoteNodes
-from outrider.service.ports import Ceiling, Promised, Resolve, World
+from outrider.service.ports import Resolve
 
 GRIDENGINE_COMMANDS = (
     "qstat",

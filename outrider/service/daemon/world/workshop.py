@@ -20,7 +20,7 @@ from outrider.service.images.containers.made import MadeImages
 from outrider.service.images.logins import Logins, checker
 from outrider.service.meter import Log
 from outrider.service.nodes.headrelay import HeadRelay
-from outrider.service.ports import Promised
+from outrider.service.nodes.promised import Promised
 
 TROUBLED_DISK = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 

@@ -8,11 +8,11 @@ job of an array or of a reservation takes the copy along, and the next one needs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from outrider.service.desk.nodes.events import Copied, News, Uncopied
 from outrider.service.desk.nodes.state import Need, NodeStatus
-from outrider.service.ports import COPYING, Copy, NodeRoom, OrderResult
+from outrider.service.ports import COPYING, NodeRoom, OrderResult
 
 LOOK_S = 2
 """So often a node is asked whether it is made."""
@@ -55,17 +55,12 @@ def begin_s(start_s: int, size_bytes: int) -> int:
 def is_prepared(status: NodeStatus, owner: str) -> bool:
     """Whether a job can start there: its image is there, and nothing has to be copied."""
     need = status.needs.get(owner)
-    return need is not None and need.is_there and (need.is_copied or not _is_copying(status, need))
-
-
-def orders(status: NodeStatus, need: Need, until_s: int, now_s: int) -> Iterator[Copy]:
-    if need.copy_from_s is not None and need.copy_from_s <= now_s and _is_copying(status, need):
-        yield Copy(digest=need.digest, owner=need.owner, until_s=until_s)
+    return need is not None and need.is_there and (need.is_copied or not status.copies_for(need))
 
 
 def next_s(status: NodeStatus, need: Need, now_s: int, renewed_s: int) -> int:
     """When a node that has the image is told of the need again; without a copy, when the pin is renewed."""
-    if need.copy_from_s is None or not _is_copying(status, need):
+    if need.copy_from_s is None or not status.copies_for(need):
         return renewed_s
     if need.copy_from_s > now_s:
         return min(renewed_s, need.copy_from_s)
@@ -85,7 +80,3 @@ def told(status: NodeStatus, need: Need, result: OrderResult, now_s: int) -> lis
     was_copied, need.is_copied = need.is_copied, True
     need.next_s = max(need.next_s, min(now_s + AGAIN_S, (now_s + need.told_until_s) // 2))
     return [] if was_copied else [Copied(node=status.name, owner=need.owner)]
-
-
-def _is_copying(status: NodeStatus, need: Need) -> bool:
-    return need.copy_from_s is not None and status.room is not None and bool(status.room.copied_formats)

@@ -123,8 +123,7 @@ class NodeOrders:
             if other.transfer is not None and not other.is_there:
                 # It may have come with the rate of the one that is gone.
                 other.is_told, other.next_s = False, now_s
-        is_needed = bool(others)
-        if is_stopped and not need.is_there and not is_needed:
+        if is_stopped and not need.is_there and not others:
             status.stops[need.digest] = None
         self._plan(status, now_s)
 
@@ -473,7 +472,8 @@ class NodeOrders:
                 readers=need.readers,
                 is_partial=need.is_partial,
             )
-            yield from copies.orders(status, need, until_s, now_s)
+            if status.copies_for(need) and need.copy_from_s is not None and need.copy_from_s <= now_s:
+                yield Copy(digest=need.digest, owner=need.owner, until_s=until_s)
 
     def _may_be_told(self, need: Need, now_s: int) -> bool:
         """A node of a chain waits for the one before it, which would send it away otherwise."""

@@ -122,6 +122,10 @@ class NodeStatus:
         """Those that a transfer is to satisfy."""
         return (need for need in self.needs.values() if need.transfer == transfer)
 
+    def copies_for(self, need: Need) -> bool:
+        """Whether it makes a full copy for a job that needs this."""
+        return need.copy_from_s is not None and self.room is not None and bool(self.room.copied_formats)
+
     def arrived_bytes(self, transfer: int) -> int:
         """How much of a transfer's image is here."""
         return max((need.arrived_bytes for need in self.needs_of(transfer)), default=0)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.state.agenda import Agenda, Topic
-from outrider.service.desk.state.site import Live, Site
+from outrider.service.desk.state.site import Site
 
 BEFORE_S = 180
 """So long before its start a reservation's nodes are watched closely."""
@@ -41,23 +41,24 @@ class NodeWatch:
         self._silent_since_s: dict[str, int] = {}
         self._gone: set[str] = set()
 
-    def turn(self, live: Live) -> None:
+    def turn(self, name: str) -> None:
         """It may be time to ask a reservation's nodes."""
-        now_s, reservation = self._site.now_s, live.reservation
-        if self._next_s.get(live.name, 0) > now_s:
+        now_s, live = self._site.now_s, self._site.live[name]
+        reservation = live.reservation
+        if self._next_s.get(name, 0) > now_s:
             return
         if begin_s(reservation.start_s) > now_s or reservation.end_s <= now_s:
             # It was moved to another time, and is on the agenda for that.
-            self._next_s.pop(live.name, None)
+            self._next_s.pop(name, None)
             return
         is_close = now_s < reservation.start_s + AFTER_S
         wait_s = max(EVERY_S if is_close else LATER_S, len(live.nodes) // ASKED_PER_S)
-        self._next_s[live.name] = now_s + wait_s
+        self._next_s[name] = now_s + wait_s
         if is_close:
             self._close_until_s = max(self._close_until_s, now_s + wait_s)
         for node in live.nodes:
             self._node_orders.watch(node, now_s, now_s + 2 * wait_s)
-        self._agenda.add(now_s + wait_s, Topic.WATCH, live.name)
+        self._agenda.add(now_s + wait_s, Topic.WATCH, name)
 
     @property
     def is_close(self) -> bool:

@@ -91,7 +91,7 @@ class ReservationLifecycle:
         if live is None:
             return
         if topic is Topic.WATCH:
-            self._watch.turn(live)
+            self._watch.turn(name)
         elif topic is Topic.END:
             if live.reservation.end_s <= self._site.now_s:
                 if live.waits:

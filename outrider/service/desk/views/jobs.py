@@ -7,13 +7,10 @@ is, if that is private, and why it waits are for its user and for administrators
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from operator import attrgetter
 
 from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import JobState
 from outrider.service.answers import (
-    DecisionLine,
     ImageView,
     JobDetails,
     JobList,
@@ -28,9 +25,9 @@ from outrider.service.desk.jobs.notes import standing_of
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.state.permissions import may_see
 from outrider.service.desk.state.site import Site
+from outrider.service.desk.views.decisions import decision_lines
 from outrider.service.desk.views.progress import ready_of
 from outrider.service.requests import AskStart, Caller, ListJobs, ShowJob
-from outrider.store.records import RecordedDecision
 
 MOST_DECISIONS = 100
 OVER = "over"
@@ -82,7 +79,7 @@ class JobViews:
             staging=self._staging(entry, is_shown=is_shown),
             released_to=fold(entry.released or ()),
             # Numbers of jobs come again after years, or with another batch system.
-            decisions=_lines(each for each in lines if each.at_s >= entry.job.submitted_s),
+            decisions=decision_lines(each for each in lines if each.at_s >= entry.job.submitted_s),
         )
 
     def _gone(self, job: str, caller: Caller) -> JobDetails | Trouble:
@@ -110,7 +107,7 @@ class JobViews:
             is_overdue=False,
             words=f"the last that was decided: {lines[0].outcome}: {lines[0].reason}",
         )
-        return JobDetails(job=view, tasks=1, staging=(), released_to="", decisions=_lines(lines))
+        return JobDetails(job=view, tasks=1, staging=(), released_to="", decisions=decision_lines(lines))
 
     def start(self, request: AskStart, caller: Caller) -> Verdict | Trouble:
         """Whether a job that is about to start on some nodes has its image on all of them."""
@@ -189,20 +186,6 @@ class JobViews:
                 )
             )
         return tuple(found)
-
-
-def _lines(found: Iterable[RecordedDecision]) -> tuple[DecisionLine, ...]:
-    return tuple(
-        DecisionLine(
-            number=each.number,
-            at_s=each.at_s,
-            kind=each.kind,
-            name=each.name,
-            outcome=each.outcome,
-            reason=each.reason,
-        )
-        for each in sorted(found, key=attrgetter("number"))
-    )
 
 
 def _image(entry: JobEntry, *, is_shown: bool) -> ImageView | None:

@@ -6,12 +6,10 @@ administrators; the rest is for everybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from outrider.metadata.notation.hostlists import fold
 from outrider.service.answers import (
-    DecisionLine,
     DecisionList,
     Explanation,
     Receipt,
@@ -25,13 +23,13 @@ from outrider.service.desk.reservations.decision import image_view, whole_nodes,
 from outrider.service.desk.state.documents import Document, read_document, read_record, stem_of
 from outrider.service.desk.state.permissions import is_request, may_read, may_see
 from outrider.service.desk.state.site import Live, Site
+from outrider.service.desk.views.decisions import decision_lines
 from outrider.service.desk.views.progress import Progress
 from outrider.service.requests import (
     Caller,
     ListDecisions,
     ListReservations,
 )
-from outrider.store.records import RecordedDecision as StoredDecision
 from outrider.store.records import ReservationRecord
 from outrider.store.states import State
 
@@ -154,7 +152,7 @@ class ReservationViews:
             lines = [each for each in site.store.decisions(name, most=100) if may_see(each, caller, set())]
             if lines:
                 words = [f"nothing is booked under {name}; what was answered last is below"]
-                return Explanation(name=name, sentences=tuple(words), decisions=_lines(reversed(lines)))
+                return Explanation(name=name, sentences=tuple(words), decisions=decision_lines(lines))
         if isinstance(found, Trouble):
             return found
         record = found if isinstance(found, ReservationRecord) else found.record
@@ -169,17 +167,18 @@ class ReservationViews:
         )
         lines = [
             each
-            for each in reversed(site.store.decisions(record.name, most=100))
+            for each in site.store.decisions(record.name, most=100)
             if each.uid == record.owner.uid or not is_request(each)
         ]
-        return Explanation(name=record.name, sentences=tuple(sentences), decisions=_lines(lines))
+        return Explanation(name=record.name, sentences=tuple(sentences), decisions=decision_lines(lines))
 
     def decisions(self, request: ListDecisions, caller: Caller) -> DecisionList:
         store = self._site.store
         found = store.decisions_since(request.after, most=request.most)
         own = {live.name for live in self._site.owned(caller.uid)}
         lines = [each for each in found if may_see(each, caller, own)]
-        return DecisionList(decisions=_lines(lines), last=found[-1].number if found else request.after)
+        last = found[-1].number if found else request.after
+        return DecisionList(decisions=decision_lines(lines), last=last)
 
     def counts(self) -> dict[str, int]:
         """How many reservations are in each state."""
@@ -273,18 +272,4 @@ def _view(
 def _matches(record: ReservationRecord, request: ListReservations) -> bool:
     return (request.user is None or record.owner.user == request.user) and (
         not request.states or record.state.value in request.states
-    )
-
-
-def _lines(found: Iterable[StoredDecision]) -> tuple[DecisionLine, ...]:
-    return tuple(
-        DecisionLine(
-            number=each.number,
-            at_s=each.at_s,
-            kind=each.kind,
-            name=each.name,
-            outcome=each.outcome,
-            reason=each.reason,
-        )
-        for each in found
     )

@@ -21,19 +21,20 @@ from outrider.service.answers.site import Status
 from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.life import Providers
 from outrider.service.daemon.log import TracingLog, make_log
+from outrider.service.daemon.world.world import World
 from outrider.service.desk.desk import Event, Outcome
 from outrider.service.meter import Meter
 from outrider.service.ports import (
     AskProgram,
     Finished,
     FoundImage,
+    ImageClaim,
     ImageTrouble,
     Look,
     NodeReport,
     NodeTrouble,
     Sign,
     TellNode,
-    World,
 )
 from outrider.service.requests import (
     Asked,
@@ -180,12 +181,10 @@ class FakeNodes:
         return NodeReport(node=call.node, at_s=0, limit_bytes=10, used_bytes=0, shares=shares)
 
 
-def no_images(
-    uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...], image_format: str = ""
-) -> FoundImage:
-    if uri.startswith("good"):
+def no_images(claim: ImageClaim) -> FoundImage:
+    if claim.uri.startswith("good"):
         return FoundImage(size_bytes=7, digest="sha256:" + "0" * 64)
-    raise ImageTrouble(f"image {uri}: there is none")
+    raise ImageTrouble(f"image {claim.uri}: there is none")
 
 
 def twin() -> BatchSystem:

@@ -12,7 +12,7 @@ import pytest
 
 from cachemgr.base.clock import SystemClock
 from outrider.service.images import Catalogue, Hashes, OpenAs, Resolver, opener
-from outrider.service.ports import FoundImage, Unread
+from outrider.service.ports import FoundImage, ImageClaim, Unread
 
 CLOCK = SystemClock()
 
@@ -44,13 +44,16 @@ def put(folder: Path) -> Callable[..., Path]:
     return make
 
 
-class Reader(Resolver):
+class Reader:
     """Reads at once what has to be read."""
 
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+
     def __call__(
-        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...], image_format: str = ""
+        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
     ) -> FoundImage:
-        found = super().__call__(uri, digest, is_private, uid, gids)
+        found = self._resolver(ImageClaim(uri=uri, uid=uid, digest=digest, is_private=is_private, gids=gids))
         if not isinstance(found, Unread):
             return found
         try:
@@ -64,12 +67,13 @@ def resolver() -> Callable[..., Reader]:
     def make(
         open_as: OpenAs | None = None, hashes: Hashes | None = None, catalogue: Catalogue | None = None
     ) -> Reader:
-        return Reader(
+        resolver = Resolver(
             open_as=open_as or opener(),
             hashes=hashes or Hashes(None, CLOCK),
             clock=CLOCK,
             catalogue=catalogue,
             most_bytes=lambda: 1 << 30,
         )
+        return Reader(resolver)
 
     return make

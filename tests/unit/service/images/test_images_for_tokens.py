@@ -16,7 +16,7 @@ from outrider.service.images.containers.conversion import Means
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.containers.made import MadeImages
 from outrider.service.images.tokens import TokenHost, TokenHosts
-from outrider.service.ports import FoundImage, ImageTrouble, Readers, Unread
+from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, Readers, Unread
 from tests.daemons.containers.container_images import CLOCK, Quiet
 from tests.unit.cachemgr.fetch.servers import Asked, Server, head
 from tests.unit.cachemgr.fetch.test_web_encrypted import Encrypted
@@ -81,7 +81,7 @@ class Site:
             converter=self.converter,
             tokens=self.tokens,
         )
-        found = resolver(uri, digest, is_private, uid, ())
+        found = resolver(ImageClaim(uri=uri, uid=uid, digest=digest, is_private=is_private))
         if not isinstance(found, Unread):
             return found
         try:

@@ -49,7 +49,7 @@ from outrider.service.front import (
     Submit,
     WantedShares,
 )
-from outrider.service.ports import FoundImage, ImageTrouble, LoginBook, RegistryLogin
+from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, LoginBook, RegistryLogin
 from outrider.service.requests import Caller, Recall, Request
 from outrider.service.web.app import make_app
 from outrider.service.web.connections.munge import Munge
@@ -235,7 +235,7 @@ class ScriptedFront:
     alive: Health = field(default_factory=lambda: Health(is_alive=True, is_ready=True))
     reloaded: Any = field(default_factory=lambda: Reloaded(rules=3))
     asked: list[tuple[Caller, Any]] = field(default_factory=list)
-    resolved: list[tuple[object, ...]] = field(default_factory=list)
+    resolved: list[ImageClaim] = field(default_factory=list)
     missing: str = ""
     """An address at which there is nothing."""
     recalled: Any = field(default_factory=lambda: Trouble(code="not-found", message="nothing was answered"))
@@ -256,11 +256,10 @@ class ScriptedFront:
         self.asked.append((caller, request))
         return self._given(self.answers[type(request).__name__])
 
-    def resolve(
-        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...], image_format: str = ""
-    ) -> Future[FoundImage]:
-        self.resolved.append((uri, digest, is_private, uid, gids))
-        return self._given(ImageTrouble(f"nothing is at {uri}") if uri == self.missing else self.found)
+    def resolve(self, claim: ImageClaim) -> Future[FoundImage]:
+        self.resolved.append(claim)
+        is_missing = claim.uri == self.missing
+        return self._given(ImageTrouble(f"nothing is at {claim.uri}") if is_missing else self.found)
 
     def submit(self, caller: Caller, submission: Submit) -> Future[str]:
         self.asked.append((caller, submission))

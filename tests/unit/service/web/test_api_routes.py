@@ -44,7 +44,8 @@ def test_accepted_reservation_is_created_with_its_place(api: Server, front: Scri
     assert request.image.digest == DIGEST
     assert request.workspace.deployment is not None
     assert request.workspace.deployment.start_s == NOW_S + 3600
-    assert front.resolved[0][:3] == ("file:///images/a.qcow2", DIGEST, False)
+    (claim,) = front.resolved
+    assert (claim.uri, claim.digest, claim.is_private) == ("file:///images/a.qcow2", DIGEST, False)
 
 
 def test_image_of_each_option_is_looked_up_once(api: Server, front: ScriptedFront) -> None:
@@ -53,7 +54,7 @@ def test_image_of_each_option_is_looked_up_once(api: Server, front: ScriptedFron
     reply = api.post("/v1/plans", {"workspace": WORKSPACE, "options": {"options": way}})
 
     assert reply.status == 200
-    assert [uri for uri, *_ in front.resolved] == ["file:///images/a.qcow2", "https://h/fast"]
+    assert [claim.uri for claim in front.resolved] == ["file:///images/a.qcow2", "https://h/fast"]
     assert [each is not None for each in front.last.option_images] == [True, False, True]
 
 

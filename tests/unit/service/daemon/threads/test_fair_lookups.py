@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups, Question
+from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups
 from outrider.service.front import Busy
 from outrider.service.images.slowness import LONGEST_PAUSE_S, PAUSE_S, Slowness, host_of
-from outrider.service.ports import FoundImage, ImageTrouble, Unread
+from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, Unread
 from tests.unit.service.daemon.fakes import PATIENCE_S, eventually, text_log
 from tests.unit.service.daemon.threads.test_workers_and_crews import Clock
 
@@ -28,9 +28,8 @@ class Servers:
         self.asked: list[str] = []
         self.closed: list[str] = []
 
-    def __call__(
-        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...], image_format: str = ""
-    ) -> FoundImage | Unread:
+    def __call__(self, claim: ImageClaim) -> FoundImage | Unread:
+        uri = claim.uri
         self.asked.append(uri)
         if "silent" in uri:
             self.go.wait(PATIENCE_S)
@@ -54,7 +53,7 @@ class Place:
         self.lookups = Lookups(self.servers, clock=self.clock, log=text_log(io.StringIO()), effort=effort)
 
     def ask(self, uri: str, uid: int = MALLORY) -> Lookup:
-        question = Question(uri=uri, digest="", is_private=False, uid=uid, gids=())
+        question = ImageClaim(uri=uri, uid=uid, gids=())
         return self.lookups.ask(question, lambda found: self.told.update({uri: found}))
 
     def found(self, uri: str, uid: int = ALICE) -> FoundImage | Exception:

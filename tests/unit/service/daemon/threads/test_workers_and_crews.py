@@ -13,8 +13,18 @@ from outrider.rms.base import Sight, Unavailable
 from outrider.service.crew import Crew
 from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.threads.workers import Workers
+from outrider.service.daemon.world.world import World
 from outrider.service.front import Busy
-from outrider.service.ports import Call, ImageTrouble, Look, NodeReport, NodeTrouble, Result, TellNode, World
+from outrider.service.ports import (
+    Call,
+    ImageClaim,
+    ImageTrouble,
+    Look,
+    NodeReport,
+    NodeTrouble,
+    Result,
+    TellNode,
+)
 from outrider.service.settings import Settings
 from tests.unit.service.daemon.fakes import (
     PATIENCE_S,
@@ -152,8 +162,8 @@ def test_stopping_answers_for_all_that_has_not_ended(working: Working) -> None:
 
 
 def test_image_is_looked_up_and_its_trouble_is_told(working: Working) -> None:
-    good = working.workers.resolve("good", "", False, 1000, ())
-    bad = working.workers.resolve("bad", "", False, 1000, ())
+    good = working.workers.resolve(ImageClaim(uri="good", uid=1000, gids=()))
+    bad = working.workers.resolve(ImageClaim(uri="bad", uid=1000, gids=()))
 
     assert good.result(PATIENCE_S).size_bytes == 7
     with pytest.raises(ImageTrouble, match="there is none"):
