@@ -1,4 +1,4 @@
-"""The page in a real Chromium: every view at every size, with keys alone, for users who see what is theirs."""
+"""The page in a real Chromium: every view at every size, with keys alone, and what another user sees."""
 
 from __future__ import annotations
 

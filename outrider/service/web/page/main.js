@@ -7,7 +7,7 @@ import { showQueue } from "./queue.js";
 import { Schedule } from "./schedule.js";
 import { showStory } from "./story.js";
 import { Timeline } from "./timeline.js";
-import { clock, distance, rate } from "./words.js";
+import { clock, distance, many, rate } from "./words.js";
 
 const EVERY_MS = 5000, SLOWEST_MS = 60000, MOST = 1000;
 
@@ -54,10 +54,10 @@ function describe() {
   document.getElementById("site").textContent = status.site;
   const count = Object.values(status.reservations).reduce((sum, each) => sum + each, 0);
   const words = [status.is_promising ? "promises" : `promises nothing: ${status.troubles.join("; ")}`,
-    `${status.nodes_up} of ${status.nodes} nodes up`, `${count} reservations`];
+    `${status.nodes_up} of ${status.nodes} nodes up`, many(count, "reservation")];
   if (status.reservations.endangered) words.push(`${status.reservations.endangered} endangered`);
   if (status.next_start_s !== null) words.push(`next start ${clock(status.next_start_s, now)}`);
-  words.push(`${status.transfers_running} transfers run, ${status.transfers_waiting} wait, link ${rate(status.link_rate_bytes_per_s)}`);
+  words.push(`transfers: ${status.transfers_running} run, ${status.transfers_waiting} wait; link ${rate(status.link_rate_bytes_per_s)}`);
   if (status.link_words) words.push(status.link_words);
   tell(words, !status.is_promising);
 }

@@ -1,7 +1,7 @@
 // What each node is, and how full its pool is; and which images are where.
 
 import { get } from "./api.js";
-import { clock, image, make, size, state, storyLink, table } from "./words.js";
+import { clock, image, make, many, size, state, storyLink, table } from "./words.js";
 
 const AT_A_TIME = 200;
 
@@ -27,12 +27,12 @@ export function showNodes(model) {
   function draw(kept) {
     if (place === null) return;
     const more = following ? make("button", { type: "button", onclick: () => load(following), text: `The next ${AT_A_TIME}` }) : null;
-    place.replaceChildren(table(`${rows.length} nodes${following ? ", and more" : ""}`, [
+    place.replaceChildren(table(`${many(rows.length, "node")}${following ? ", and more" : ""}`, [
       ["node", (each) => each.name], ["state", (each) => state(each.state)], ["capacity", (each) => each.capacity],
       ["pool", (each) => pool(each)], ["images", (each) => `${each.images}${each.arriving ? `, ${each.arriving} arriving` : ""}`, "number"],
       ["now", (each) => (each.reservation ? storyLink(each.reservation) : "")],
       ["next", (each) => clock(each.next_reservation_s, model.now)], ["", (each) => each.words]], rows), ...(more ? [more] : []));
-    images.replaceChildren(table(`${kept.images.length} images${kept.is_complete ? "" : ", and more"}`, [
+    images.replaceChildren(table(`${many(kept.images.length, "image")}${kept.is_complete ? "" : ", and more"}`, [
       ["image", (each) => image(each)], ["nodes", (each) => `${each.node_count}${each.nodes ? `: ${short(each.nodes)}` : ""}`],
       ["coming to", (each) => short(each.coming_nodes)], ["reservations", (each) => String(each.reservations), "number"],
       ["jobs", (each) => String(each.jobs), "number"], ["of", (each) => each.owners.join(", ")]], kept.images));

@@ -1,6 +1,6 @@
 // Who waits: jobs with when they are expected to start, reservations that begin next, transfers on the link.
 
-import { clock, distance, image, make, size, state, storyLink, table } from "./words.js";
+import { clock, distance, image, make, many, size, state, storyLink, table } from "./words.js";
 
 const MOST = 200;
 
@@ -13,19 +13,19 @@ export function showQueue(model) {
     const waiting = model.jobs.filter((each) => each.state !== "running");
     const running = model.jobs.filter((each) => each.state === "running");
     const at = (value) => (value === null ? "not known" : `${clock(value, now)} (${distance(value, now)})`);
-    jobs.replaceChildren(table(`${waiting.length} jobs with an image wait, ${running.length} run`, [
+    jobs.replaceChildren(table(`jobs with an image: ${waiting.length} that wait, ${running.length} that run`, [
       ["job", (each) => storyLink(each.job)], ["user", (each) => each.user], ["state", (each) => state(each.state)],
       ["nodes", (each) => String(each.nodes_wanted), "number"], ["image", (each) => image(each.image)],
       ["image ready", (each) => at(each.ready_s)], ["expected start", (each) => at(each.start_s)],
       ["", (each) => each.words]], [...waiting, ...running].slice(0, MOST)));
     const { total, shown } = schedule.listed(now, 1e15, "", 1e9);
     const items = schedule.items, coming = shown.filter((each) => items.starts_s[each] >= now);
-    next.replaceChildren(table(`${coming.length} of ${total} reservations are still to begin`, [
+    next.replaceChildren(table(`${coming.length} of ${many(total, "reservation")} to begin`, [
       ["reservation", (each) => storyLink(items.names[each])], ["user", (each) => items.users[each]],
       ["state", (each) => state(items.states[each])], ["begins", (each) => at(items.starts_s[each])],
       ["nodes", (each) => String(schedule.nodeCount(each)), "number"],
       ["image ready", (each) => at(items.ready_s[each])]], coming.slice(0, MOST)));
-    transfers.replaceChildren(table(`${model.transfers.length} transfers run or wait`, [
+    transfers.replaceChildren(table(many(model.transfers.length, "transfer"), [
       ["transfer", (each) => String(each.number)], ["state", (each) => state(each.is_late ? "endangered" : each.state)],
       ["image", (each) => image(each.image)], ["to", (each) => (each.nodes.length > 60 ? `${each.nodes.slice(0, 57)}...` : each.nodes)],
       ["arrived", (each) => `${size(each.arrived_bytes)} of ${size(each.total_bytes)}`],

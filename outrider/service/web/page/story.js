@@ -1,7 +1,7 @@
 // One reservation's story, as `outrider show` and `outrider explain` tell it; or a job's.
 
 import { get, newKey, Refusal, send } from "./api.js";
-import { clock, distance, facts, image, make, money, nodesInWords, period, size, slack, span, state, table } from "./words.js";
+import { clock, distance, facts, image, make, many, money, nodesInWords, period, size, slack, span, state, table } from "./words.js";
 
 export function showStory(model, name) {
   let place = null, stop = null;
@@ -49,7 +49,7 @@ export function showStory(model, name) {
         ["receipt", details.receipt ? receiptWords(details.receipt, now) : ""]])];
     if (details.staging.length && !isOver) parts.push(make("h3", { text: "On its nodes" }), staging(details.staging, now));
     if (details.transfers.length && !isOver) {
-      parts.push(make("h3", { text: "Transfers" }), table(`${details.transfers.length} transfers`, [
+      parts.push(make("h3", { text: "Transfers" }), table(many(details.transfers.length, "transfer"), [
         ["transfer", (each) => String(each.number)], ["size", (each) => size(each.size_bytes)], ["to", (each) => each.nodes],
         ["takes about", (each) => span(each.duration_s)], ["begins", (each) => clock(each.begin_s, now)],
         ["at the latest", (each) => clock(each.latest_begin_s, now)], ["deadline", (each) => clock(each.deadline_s, now)]], details.transfers.slice(0, 100)));
@@ -87,7 +87,7 @@ export function showStory(model, name) {
   function staging(rows, now) {
     const order = ["failed", "unknown", "arriving", "waiting", "ready"];
     const sorted = [...rows].sort((one, other) => order.indexOf(one.state) - order.indexOf(other.state)).slice(0, 200);
-    return table(`${rows.length} nodes, ${rows.filter((each) => each.state === "ready").length} have the image`, [
+    return table(`${many(rows.length, "node")}, ${rows.filter((each) => each.state === "ready").length} have the image`, [
       ["node", (each) => each.node], ["state", (each) => state(each.state)],
       ["arrived", (each) => make("span", {}, make("meter", { min: 0, max: each.size_bytes || 1, value: each.arrived_bytes, "aria-label": `arrived on ${each.node}` }),
         ` ${size(each.arrived_bytes)} of ${size(each.size_bytes)}`)],

@@ -66,8 +66,11 @@ export function slack(seconds) {
   return seconds >= 0 ? `${span(seconds)} before the start` : `${span(-seconds)} after the start`;
 }
 
+/** 1 node, 2 nodes. */
+export function many(count, noun) { return `${count} ${noun}${count === 1 ? "" : "s"}`; }
+
 export function nodesInWords(count, nodes) {
-  return `${count} ${count === 1 ? "node" : "nodes"}${nodes ? `: ${nodes}` : ""}`;
+  return `${many(count, "node")}${nodes ? `: ${nodes}` : ""}`;
 }
 
 export function image(view) {
