@@ -100,6 +100,8 @@ class SimulationResult:
     transfers: int = 0
     begun_s: dict[int, int] = field(default_factory=dict)
     """When each transfer for a reservation began, by its number."""
+    arrived_s: dict[int, int] = field(default_factory=dict)
+    """When each transfer was over, by its number."""
     end_s: int = 0
 
 
@@ -387,6 +389,7 @@ class Simulation:
                 self._stall(transfer)
             else:
                 book.transfer_done(transfer.number, self.now_s)
+                self.outcome.arrived_s[transfer.number] = self.now_s
                 self._wake()
         self._watch_links()
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from outrider.cli.main import main
 from testbed.browser import Browser
 from tests.daemons.page.conftest import AXE, SECRET, PagedSite, lacking
+from tests.repository import ROOT
 
 SIZES = ((360, 740), (1280, 800), (3840, 2160))
 VIEWS = ("timeline", "nodes", "queue", "plan", "class", "story")
@@ -220,3 +222,18 @@ def test_page_runs_no_script_and_asks_nobody_else(window: Browser, site: PagedSi
     assert window.run("return [window.ran, window.kept]") == [0, True]
     assert "Failed to fetch" in elsewhere
     assert any("Content Security Policy" in each for each in window.said())
+
+
+def test_simulated_run_is_a_page_of_its_own(window: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "run.html"
+    assert main(["sim", "run", str(ROOT / "tests/data/datastar-excerpt.swf"), "--html", str(file)]) == 0
+    window.size(1280, 800)
+    window.said()
+
+    window.open(file.as_uri())
+    window.wait("return performance.getEntriesByName('timeline drawn').length")
+    window.run("document.querySelector('[aria-pressed]').click()")
+
+    assert window.wait("return document.querySelectorAll('tbody tr').length") > 10
+    assert window.run("return document.querySelectorAll('figure svg polyline').length") >= 3
+    assert window.said() == []

@@ -1,7 +1,7 @@
 // The chart as pixels: tiles that are drawn once for a scale, a few in each frame, and put together while it moves.
 
 import { KINDS } from "./schedule.js";
-import { day, time } from "./words.js";
+import { day, time, zoneOf } from "./words.js";
 
 const TILE = 256;
 const BUDGET_MS = 5;
@@ -198,7 +198,7 @@ export class Drawing {
     context.fillStyle = colours.raised;
     context.fillRect(0, 0, this.width, this.top - LANE);
     const step = STEPS_S.find((each) => each / view.perPixel >= this.text * 6) || STEPS_S.at(-1);
-    const zone = new Date(view.start * 1000).getTimezoneOffset() * 60;
+    const zone = zoneOf(view.start);
     context.font = `${this.text}px system-ui, sans-serif`;
     context.textBaseline = "top";
     context.lineWidth = 1;

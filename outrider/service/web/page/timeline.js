@@ -157,7 +157,7 @@ export class Timeline {
     this.words.textContent = words;
     const items = schedule.items;
     this.tablePlace.replaceChildren(...(this.isTable ? [table(words, [
-      ["reservation", (at) => storyLink(items.names[at])], ["user", (at) => items.users[at]],
+      ["reservation", (at) => (this.open ? storyLink(items.names[at]) : items.names[at])], ["user", (at) => items.users[at]],
       ["state", (at) => state(items.states[at])], ["time", (at) => period(items.starts_s[at], items.ends_s[at], now)],
       ["count", (at) => String(schedule.nodeCount(at)), "number"], ["nodes", (at) => schedule.nodesOf(at)],
       ["image ready", (at) => clock(items.ready_s[at], now)]], shown)] : []));
@@ -201,7 +201,7 @@ export class Timeline {
     if (event.type !== "pointerup" || !pointer || pointer.far > 5) return;
     const found = this._found(event.offsetX, event.offsetY).find((run) => this.model.schedule.runs.owner[run] >= 0);
     if (event.pointerType === "touch") this._hover(event.offsetX, event.offsetY);
-    else if (found !== undefined) this.open(this.model.schedule.names[this.model.schedule.runs.owner[found]]);
+    else if (found !== undefined && this.open) this.open(this.model.schedule.names[this.model.schedule.runs.owner[found]]);
   }
 
   _found(x, y) {
@@ -223,7 +223,7 @@ export class Timeline {
       const owner = runs.owner[run];
       if (owner >= 0) {
         lines.push(`${names[owner]} of ${items.users[owner]}: ${items.states[owner]}`, period(items.starts_s[owner], items.ends_s[owner], now));
-        if (items.ready_s[owner] !== null) lines.push(`image on all nodes: ${clock(items.ready_s[owner], now)} (${distance(items.ready_s[owner], now)})`);
+        if (items.ready_s[owner]) lines.push(`image on all nodes: ${clock(items.ready_s[owner], now)} (${distance(items.ready_s[owner], now)})`);
       } else if (owner < -1) {
         const each = transfers[-2 - owner];
         lines.push(`transfer, ${each.state}: ${clock(each.begin_s, now)}, ${span((each.ready_s ?? now) - each.begin_s)}`);

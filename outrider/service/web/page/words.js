@@ -33,16 +33,25 @@ export function span(seconds) {
   return `${rest} s`;
 }
 
+let isCounted = false;
+
+/** From now on instants are those of a simulation, which begins with day 0. */
+export function countFromZero() { isCounted = true; }
+
+/** How far the day's beginning is from that of a day in UTC. */
+export function zoneOf(at) { return isCounted ? 0 : new Date(at * 1000).getTimezoneOffset() * 60; }
+
 const two = (number) => String(number).padStart(2, "0");
 
 /** 2027-01-20, where the browser is. */
 export function day(at) {
+  if (isCounted) return `day ${Math.floor(at / 86400)}`;
   const date = new Date(at * 1000);
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
 }
 
 export function time(at, withSeconds = false) {
-  const date = new Date(at * 1000);
+  const date = new Date((at + (isCounted ? new Date(at * 1000).getTimezoneOffset() * 60 : 0)) * 1000);
   return `${two(date.getHours())}:${two(date.getMinutes())}${withSeconds ? `:${two(date.getSeconds())}` : ""}`;
 }
 
