@@ -99,9 +99,8 @@ class SimulationResult:
     moved_bytes: int = 0
     transfers: int = 0
     begun_s: dict[int, int] = field(default_factory=dict)
-    """When each transfer for a reservation began, by its number."""
     arrived_s: dict[int, int] = field(default_factory=dict)
-    """When each transfer was over, by its number."""
+    """When each transfer for a reservation began, and when each was over, by its number."""
     end_s: int = 0
 
 
