@@ -90,9 +90,8 @@ class SimulationResult:
     moved_leases: int = 0
     """How often a deadline lease was given another place for another request."""
     event_delays_s: dict[str, int] = field(default_factory=dict)
-    """Of open leases whose event came: after how long they began."""
+    """Of open leases whose event came: after how long they began. The others are `without_event`."""
     without_event: list[str] = field(default_factory=list)
-    """Open leases that waited in vain."""
     lost_runs: int = 0
     """Best-effort runs that had to begin again because a node failed."""
     stays: list[Stay] = field(default_factory=list)

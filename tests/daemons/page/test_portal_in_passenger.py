@@ -9,7 +9,6 @@ import pwd
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,9 +39,9 @@ PassengerRoot /usr/lib/ruby/vendor_ruby/phusion_passenger/locations.ini
 PassengerDisableSecurityUpdateCheck on
 PassengerDisableAnonymousTelemetry on
 PassengerInstanceRegistryDir {folder}
-PassengerPython {python}
+PassengerPython /usr/bin/python3
 SetEnv OUTRIDER_PORTAL_SETTINGS {folder}/env
-SetEnv PYTHONPATH {root}
+SetEnv PYTHONPATH {folder}/lib
 <Directory />
   Require all granted
 </Directory>
@@ -69,7 +68,9 @@ def port(site: PagedSite) -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         number = int(free.getsockname()[1])
-    text = CONFIGURATION.format(folder=folder, port=number, modules=MODULES, python=sys.executable, root=ROOT)
+    # Users may not be let into the folder where Outrider is tested.
+    shutil.copytree(ROOT / "outrider_client", folder / "lib/outrider_client")
+    text = CONFIGURATION.format(folder=folder, port=number, modules=MODULES)
     for user in USERS:
         shutil.copytree(ROOT / "plugins/ondemand", folder / user)
         (folder / user / "public").mkdir()
@@ -82,7 +83,6 @@ def port(site: PagedSite) -> Iterator[int]:
     finally:
         server.terminate()
         server.wait(60)
-        print((folder / "error.log").read_text()[-8000:])
         shutil.rmtree(folder, ignore_errors=True)
 
 
