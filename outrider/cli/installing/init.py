@@ -84,8 +84,9 @@ def install(
     waits = "" if are_nodes_ready else planned.waits_for_nodes
     put, kept = onhead.looked_at(onhead.placed({**request, "do": "look"}), planned.files)
     is_done = is_applied and not planned.troubles
+    are_others_ready = not (waits or planned.waits_for_heads)
     if is_done:
-        if not waits:
+        if are_others_ready:
             installation.prepare()
         for user in planned.missing_users:
             onhead.make_user(user, installation.runner)
@@ -93,10 +94,10 @@ def install(
         done = onhead.placed({**request, "do": "put"})
         put, kept = tuple(done["changed"]), tuple(done["kept"])
         onhead.make_store(installation.runner)
-        installation.apply(put, are_nodes_ready=not waits)
+        installation.apply(put, are_others_ready=are_others_ready)
     return InstallOutcome(
         changes=planned.changes, put=put, kept=kept, advice=planned.advice, troubles=planned.troubles,
-        is_applied=is_done, waits_for_nodes=waits,
+        is_applied=is_done, waits_for_nodes=waits, waits_for_heads=planned.waits_for_heads,
         next_steps=_next_steps(planned, waits, is_done=is_done),
     )  # fmt: skip
 
@@ -109,8 +110,10 @@ def _next_steps(planned: InstallationPlan, waits: str, *, is_done: bool) -> tupl
         return ()
     if not is_done:
         return (planned.again,)
-    if waits:
-        return (f"outrider nodes deploy '{waits}'{planned.deploy_options}", planned.again)
+    if waits or planned.waits_for_heads:
+        nodes = (f"outrider nodes deploy '{waits}'{planned.deploy_options}",) if waits else ()
+        heads = tuple(f"on {each}: {planned.again}" for each in planned.waits_for_heads)
+        return (*nodes, *heads, f"{planned.again} {planned.heads_are_ready}" if heads else planned.again)
     start = (
         "systemctl enable --now outriderd" if has_systemd() else "start outriderd (there is no systemd here)"
     )
@@ -161,6 +164,9 @@ def screen(installation: BatchSystemInstallation, outcome: InstallOutcome, *, is
         lines += ["", f"Jobs have come through the hooks on {node}, in a queue of their own."]
     if outcome.waits_for_nodes and not outcome.troubles:
         lines += ["", f"{installation.unready} {outcome.waits_for_nodes}."]
+    if outcome.waits_for_heads and not outcome.troubles:
+        others = " and ".join(outcome.waits_for_heads)
+        lines += ["", f"The site's own files are not changed yet: {others} would lack what they name."]
     if not outcome.is_applied:
         lines += ["", "Nothing was changed."]
     return "\n".join([*lines, *_part("next", outcome.next_steps)])

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from outrider.core.nodes.free_runs import FreeRuns
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.timeline import SiteTimeline, mask_of, numbers
 
@@ -23,6 +24,8 @@ VAST_PART = 4
 """What wants such a part (1 / VAST_PART) of all room or more is not tried at one start after the other."""
 MOST_LISTED = 8
 """Where a node has room for more instances than that they are not listed one by one."""
+FEW_LISTED = 2
+"""Where it has room for no more than that, listing costs less than counting the nodes at one start."""
 
 
 class SlotSweep:
@@ -53,6 +56,8 @@ class SlotSweep:
         self._rooms: dict[int, int] = {}
         self._less = self._none = 0
         self._total: int | None = None
+        self._runs: FreeRuns | None = None
+        """Of the nodes with room for an instance, where the start was found by a list."""
 
     @property
     def total(self) -> int:
@@ -65,6 +70,9 @@ class SlotSweep:
         """A mask that leaves out the nodes without room for a single instance in the window."""
         if self._total is not None:
             return self._available & ~self._none
+        if self._runs is not None:
+            free = self._runs.throughout(self.start_s, self.start_s + self._duration_s)
+            return self._available & mask_of(free, len(self._timeline.rows))
         timeline, need = self._timeline, self._need
         rows, end_s = timeline.rows, self.start_s + self._duration_s
         touched = timeline.touched(self.start_s, end_s) & self._available
@@ -73,7 +81,7 @@ class SlotSweep:
 
     def _move(self, start_s: int) -> None:
         """The window begins there; nothing is known of its room."""
-        self.start_s, self._total = start_s, None
+        self.start_s, self._total, self._runs = start_s, None, None
         self._rooms = {}
 
     def _count_all(self) -> int:
@@ -109,15 +117,26 @@ class SlotSweep:
     def advance(self) -> int | None:
         """Move to the first start, from here on, with room for all; None if there is none."""
         is_listed = max(self._full.values()) <= MOST_LISTED
-        if not (is_listed and self._is_vast) and (self._is_enough or self._pass_edges(EDGES_COUNTED)):
-            return self.start_s if self._is_enough else None
+        from_s = self.start_s
+        if not (is_listed and self._is_vast):
+            if max(self._full.values()) <= FEW_LISTED:
+                last_s = from_s + STARTS_LISTED_S
+                start_s = self._first_listed(from_s, last_s)
+                if start_s is not None:
+                    return start_s
+                from_s = last_s + 1
+            elif self._is_enough or self._pass_edges(EDGES_COUNTED):
+                return self.start_s if self._is_enough else None
+            else:
+                from_s = self.start_s
         for first_s, last_s in self._timeline.chances(
-            self._need, self._instances, self._duration_s, self._available, self.start_s
+            self._need, self._instances, self._duration_s, self._available, from_s
         ):
             start_s = self._first_start(first_s, last_s) if is_listed else first_s
             if start_s is None:
                 continue
-            self._move(start_s)
+            if not is_listed:
+                self._move(start_s)
             if not is_listed and not self._is_enough:
                 self._pass_edges(None)
             return self.start_s if is_listed or self._is_enough else None
@@ -158,30 +177,23 @@ class SlotSweep:
         return None
 
     def _first_listed(self, from_s: int, to_s: int) -> int | None:
-        """The same by a list of when each node is free for long enough for one instance, for two, and so on:
-        nodes are not counted anew at each start."""
-        timeline = self._timeline
-        rows, need, duration_s = timeline.rows, self._need, self._duration_s
-        touched = timeline.touched(from_s, to_s + duration_s)
+        """Move to the first of these starts, by a list of when each node is free for one instance, for two,
+        and so on: nodes are not counted anew at each start."""
+        timeline, duration_s = self._timeline, self._duration_s
+        usable = None if self._available == timeline.everyone else self._available
+        listed = [
+            timeline.free_runs(self._need * count, from_s, to_s, to_s + duration_s)
+            for count in range(1, max(self._full.values()) + 1)
+        ]
         changes = {from_s: 0}
-        for capacity, nodes in timeline.by_capacity.items():
-            full = self._full[capacity]
-            if not full:
-                continue
-            usable = nodes & self._available
-            changes[from_s] += full * (usable & ~touched).bit_count()
-            for node in numbers(usable & touched):
-                for count in range(1, full + 1):
-                    starts = rows[node].starts(need * count, duration_s, from_s, to_s)
-                    if not starts:
-                        break
-                    for first_s, last_s in starts:
-                        changes[first_s] = changes.get(first_s, 0) + 1
-                        changes[last_s + 1] = changes.get(last_s + 1, 0) - 1
+        for runs in listed:
+            runs.add_starts(changes, duration_s, usable)
         total = 0
         for at_s in sorted(changes):
             total += changes[at_s]
             if total >= self._instances:
+                self._move(at_s)
+                self._runs = listed[0]
                 return at_s
         return None
 

@@ -74,28 +74,30 @@ class NodeTimeline:
                 return times[later]
         return FOREVER
 
-    def starts(self, need: int, duration_s: int, from_s: int, to_s: int) -> list[tuple[int, int]]:
-        """The first and the last of the starts from `from_s` to `to_s` at which `need` fits for so long, as
-        often as there are any."""
+    def runs(self, need: int, from_s: int, to_s: int, until_s: int) -> list[tuple[int, int]]:
+        """From when until when `need` fits, from `from_s` on, as often as that begins by `to_s`; what goes on
+        beyond `until_s` ends there."""
         times, free, guard = self.times, self.free, self._guard
         found: list[tuple[int, int]] = []
-        index = bisect_right(times, from_s) - 1
-        begun_s: int | None = None
-        at_s, last = from_s, len(times) - 1
-        while at_s <= to_s + duration_s if begun_s is not None else at_s <= to_s:
+        index, last = bisect_right(times, from_s) - 1, len(times) - 1
+        begun_s, at_s = -1, from_s
+        while True:
             if ((free[index] | guard) - need) & guard == guard:
-                if begun_s is None:
+                if begun_s < 0:
+                    if at_s > to_s:
+                        return found
                     begun_s = at_s
-            elif begun_s is not None:
-                if at_s - begun_s >= duration_s:
-                    found.append((begun_s, min(to_s, at_s - duration_s)))
-                begun_s = None
-            if index == last:
+            elif begun_s >= 0:
+                found.append((begun_s, at_s))
+                begun_s = -1
+            if begun_s < 0 and at_s > to_s:
+                return found
+            if index == last or times[index + 1] >= until_s:
                 break
             index += 1
             at_s = times[index]
-        if begun_s is not None:
-            found.append((begun_s, to_s))
+        if begun_s >= 0:
+            found.append((begun_s, until_s))
         return found
 
     def first_gap(self, need: int, from_s: int, duration_s: int) -> int:

@@ -9,11 +9,12 @@ bucket of the slot table), comes before one that is not so; then the site's orde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import chain, islice
 from typing import NamedTuple
 
+from outrider.core.nodes.free_runs import RoomsFrom
 from outrider.core.nodes.timeline import SiteTimeline, numbers
 
 
@@ -44,6 +45,9 @@ def fit(
     """
     allowed = timeline.everyone if available is None else available
     at_most = instances if most_per_node is None else most_per_node
+    known = timeline.room_by_runs(need, at_most, start_s, end_s, allowed)
+    if known is not None and known < instances:
+        return known
     chosen: list[Fit] = []
     left = instances
     for node, room in _candidates(
@@ -128,7 +132,7 @@ def _candidates(
     Made lazily: a decision usually takes the first few of ten thousand. Rooms are counted up
     to `limit`, which is at least 2 so that "more than one" can be told.
     """
-    rows = timeline.rows
+    rows, known = timeline.rows, timeline.rooms_from(need, start_s, end_s)
     rooms: dict[int, int] = {}
     several = one = 0
     for capacity, nodes in timeline.by_capacity.items():
@@ -140,18 +144,19 @@ def _candidates(
     found = 0
     ones: list[int] = []
     for node in numbers(holders & several):
-        room = rows[node].room(need, rooms[rows[node].capacity], start_s, end_s)
+        if known is None:
+            room = rows[node].room(need, rooms[rows[node].capacity], start_s, end_s)
+        else:
+            room = known.room(node, end_s)
         if room and (is_holder is None or is_holder(node)):
             found |= 1 << node
             if room > 1:
                 yield node, room
             else:
                 ones.append(node)
-    small = (
-        node
-        for node in numbers(holders & one)
-        if rows[node].fits(need, start_s, end_s) and (is_holder is None or is_holder(node))
-    )
+    fits = _fits(timeline, known, need, start_s, end_s)
+    small: Iterator[int]
+    small = (node for node in fits(numbers(holders & one)) if is_holder is None or is_holder(node))
     for node in merge(ones, small) if ones else small:
         found |= 1 << node
         yield node, 1
@@ -162,13 +167,26 @@ def _candidates(
         yield node, rooms[rows[node].capacity]
     ones = []
     for node in numbers(rest & several & touched):
-        room = rows[node].room(need, rooms[rows[node].capacity], start_s, end_s)
+        if known is None:
+            room = rows[node].room(need, rooms[rows[node].capacity], start_s, end_s)
+        else:
+            room = known.room(node, end_s)
         if room > 1:
             yield node, room
         elif room:
             ones.append(node)
     for node in numbers(rest & one & ~touched):
         yield node, 1
-    small = (node for node in numbers(rest & one & touched) if rows[node].fits(need, start_s, end_s))
+    small = fits(numbers(rest & one & touched))
     for node in merge(ones, small) if ones else small:
         yield node, 1
+
+
+def _fits(
+    timeline: SiteTimeline, known: RoomsFrom | None, need: int, start_s: int, end_s: int
+) -> Callable[[Iterable[int]], Iterator[int]]:
+    """Picks the nodes with room for one instance."""
+    if known is not None:
+        return lambda nodes: (node for node in nodes if known.room(node, end_s))
+    rows = timeline.rows
+    return lambda nodes: (node for node in nodes if rows[node].fits(need, start_s, end_s))

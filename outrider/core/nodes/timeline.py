@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 
 from outrider.core.model import Node
 from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.free_masks import FreeMasks
+from outrider.core.nodes.free_runs import FreeRuns, RoomsFrom
 from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
 from outrider.core.nodes.total_use import TotalsMark, TotalUse
 
@@ -23,6 +25,8 @@ BUCKET_S = 3600
 
 MOST_NEEDS = 64
 """For so many needs it is kept which nodes are free when."""
+MOST_RUNS = 16
+"""For so many needs runs are kept, until something changes."""
 MOST_PENDING = 1024
 """So many changes wait at most for somebody who asks what is free."""
 
@@ -58,6 +62,10 @@ class SiteTimeline:
         self._masks: dict[int, FreeMasks] = {}
         self._pending: list[tuple[Sequence[int], int, int]] = []
         """What has changed since these were made. How much of it is in them each knows."""
+        self._runs: dict[int, FreeRuns] = {}
+        """Runs of free nodes by need, until anything changes."""
+        self._rooms: dict[tuple[int, int], RoomsFrom] | None = None
+        """What was found of nodes for a need from an instant on, while that is remembered."""
         self._touched: dict[int, int] = {}
         # Instants at which something was to begin or to end, with the nodes. What is released
         # stays listed: looking at a node in vain is cheaper than knowing whether another lease
@@ -140,8 +148,59 @@ class SiteTimeline:
             masks.entered = len(pending)
         return masks
 
+    def free_runs(self, need: int, from_s: int, to_s: int, until_s: int) -> FreeRuns:
+        """For how long nodes are free for a need that are so by `to_s`, up to `until_s`. It holds until
+        something is reserved or released."""
+        known = self._runs.get(need)
+        if known is None or (known.from_s, known.to_s) != (from_s, to_s) or known.until_s < until_s:
+            large = (
+                nodes for capacity, nodes in self.by_capacity.items() if self.layout.fits(need, capacity)
+            )
+            nodes = (node for mask in large for node in numbers(mask))
+            known = FreeRuns(self.rows, nodes, need, from_s=from_s, to_s=to_s, until_s=until_s)
+            if len(self._runs) == MOST_RUNS:
+                self._runs.clear()
+            self._runs[need] = known
+        return known
+
+    @contextmanager
+    def remembering(self) -> Iterator[None]:
+        """Meanwhile it is remembered what is found of nodes, until something changes: for whoever asks about
+        one start several times."""
+        before, self._rooms = self._rooms, {}
+        try:
+            yield
+        finally:
+            self._rooms = before
+
+    def rooms_from(self, need: int, start_s: int, end_s: int) -> RoomsFrom | None:
+        """What is remembered for a need from an instant on, to be asked up to another one; None if nothing
+        is, or if a node has room for many."""
+        if self._rooms is None or any(self.layout.most(need, each, 3) > 2 for each in self.by_capacity):
+            return None
+        known = self._rooms.get((need, start_s))
+        if known is None or known.until_s < end_s:
+            known = self._rooms[need, start_s] = RoomsFrom(self.rows, need, start_s, end_s)
+        return known
+
+    def room_by_runs(self, need: int, at_most: int, start_s: int, end_s: int, available: int) -> int | None:
+        """For how many instances there is room throughout an interval, at most so many on a node, if that
+        has been listed."""
+        usable = None if available == self.everyone else available
+        room = count = 0
+        while count < at_most and any(
+            self.layout.fits(need * (count + 1), each) for each in self.by_capacity
+        ):
+            count += 1
+            runs = self._runs.get(need * count)
+            if runs is None or not runs.covers(start_s, end_s):
+                return None
+            room += runs.count(start_s, end_s, usable)
+        return room
+
     def _has_changed(self, nodes: Sequence[int], start_s: int, end_s: int) -> None:
         """What is free of these nodes in an interval is to be looked at again, once somebody asks."""
+        self._forget_rooms()
         if self._masks:
             self._pending.append((nodes, start_s, end_s))
             if len(self._pending) > MOST_PENDING:
@@ -150,6 +209,12 @@ class SiteTimeline:
     def _forget_masks(self) -> None:
         self._masks.clear()
         self._pending.clear()
+        self._forget_rooms()
+
+    def _forget_rooms(self) -> None:
+        self._runs.clear()
+        if self._rooms:
+            self._rooms.clear()
 
     def reserve(self, number: int, need: int, start_s: int, end_s: int) -> None:
         self.reserve_all(((number, need),), start_s, end_s)

@@ -125,7 +125,8 @@ def admit_options(
     def ask(workspace: Workspace) -> ReservationPlan | Rejected:
         return assess(book, workspace, now_s)
 
-    answer = assess_options(workspaces, ask, finish_by_s=finish_by_s, tells_all=tells_all)
+    with book.timeline.remembering():
+        answer = assess_options(workspaces, ask, finish_by_s=finish_by_s, tells_all=tells_all)
     if answer.chosen is None or is_plan:
         return answer
     assert answer.chosen.plan is not None

@@ -13,7 +13,7 @@ from outrider.core.model import Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
-from outrider.core.reservations.earliest import start_after
+from outrider.core.reservations.earliest import plan_after
 from outrider.core.reservations.planning import Attempt, plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.core.reservations.splitting import plan_split
@@ -104,10 +104,10 @@ def _assess(
     plan = plan_at(book, workspace, workspace.start_s, now_s, attempts=attempts)
     if isinstance(plan, ReservationPlan):
         return plan
-    earliest_s = None
+    later = None
     if tells_earliest:
-        earliest_s = start_after(book, workspace, workspace.start_s, now_s, plan, attempts)
-    return Rejected(refusal=plan, earliest_start_s=earliest_s)
+        later = plan_after(book, workspace, workspace.start_s, now_s, plan, attempts)
+    return Rejected(refusal=plan, earliest_start_s=None if later is None else later.start_s)
 
 
 def _assess_floating(book: Book, workspace: Workspace, now_s: int) -> ReservationPlan | Rejected:
@@ -115,18 +115,15 @@ def _assess_floating(book: Book, workspace: Workspace, now_s: int) -> Reservatio
     assert workspace.start_s is not None
     last_s = last_start(book, workspace)
     attempts: list[Attempt] = []
-    start_s: int | None = max(workspace.start_s, now_s)
-    assert start_s is not None
+    start_s = max(workspace.start_s, now_s)
     first = plan_at(book, workspace, start_s, now_s, attempts=attempts)
+    earliest: ReservationPlan | None
     if isinstance(first, ReservationPlan):
-        if start_s <= last_s:
-            return first
+        earliest = first
     else:
-        start_s = start_after(book, workspace, start_s, now_s, first, attempts)
-        if start_s is not None and start_s <= last_s:
-            plan = plan_at(book, workspace, start_s, now_s)
-            assert isinstance(plan, ReservationPlan)
-            return plan
+        earliest = plan_after(book, workspace, start_s, now_s, first, attempts)
+    if earliest is not None and earliest.start_s <= last_s:
+        return earliest
     answer = plan_at(book, workspace, last_s, now_s)
     if isinstance(answer, ReservationPlan):
         # The search gives up after so many starts.
@@ -134,7 +131,7 @@ def _assess_floating(book: Book, workspace: Workspace, now_s: int) -> Reservatio
     split = plan_split(book, workspace, now_s)
     if split is not None:
         return split
-    return Rejected(refusal=answer, earliest_start_s=start_s)
+    return Rejected(refusal=answer, earliest_start_s=None if earliest is None else earliest.start_s)
 
 
 def last_start(book: Book, workspace: Workspace) -> int:

@@ -33,10 +33,11 @@ def earliest_start(
     plan = plan_at(book, workspace, start_s, now_s, attempts=attempts)
     if isinstance(plan, ReservationPlan):
         return start_s
-    return start_after(book, workspace, start_s, now_s, plan, attempts, until_s)
+    later = plan_after(book, workspace, start_s, now_s, plan, attempts, until_s)
+    return None if later is None else later.start_s
 
 
-def start_after(
+def plan_after(
     book: Book,
     workspace: Workspace,
     start_s: int,
@@ -44,8 +45,8 @@ def start_after(
     refusal: Refusal,
     attempts: list[Attempt],
     until_s: int | None = None,
-) -> int | None:
-    """The first start, by `until_s`, after one that was refused after these attempts."""
+) -> ReservationPlan | None:
+    """The plan of the first start, by `until_s`, after one that was refused after these attempts."""
     for _ in range(MOST_STARTS_TRIED):
         among = None
         if refusal.cause is Cause.SLOTS:
@@ -57,7 +58,7 @@ def start_after(
         start_s, attempts = following, []
         answer = plan_at(book, workspace, start_s, now_s, among=among, attempts=attempts)
         if isinstance(answer, ReservationPlan):
-            return start_s
+            return answer
         refusal = answer
     return None
 

@@ -150,6 +150,25 @@ def test_upgrade_waits_until_nodes_have_what_slurm_conf_will_name(cluster: Slurm
     assert (ran, again) == ("ran\n", "ran\n")
 
 
+def test_slurm_conf_waits_until_the_other_controllers_have_the_files(cluster: SlurmCluster) -> None:
+    own, kept = cluster.read("head", CONF), cluster.read("head", f"{CONF}.before-outrider")
+    direct = own.replace("/etc/outrider/slurm/", "/usr/lib/outrider/slurm/")
+    cluster.write("head", CONF, f"{direct}SlurmctldHost=spare(10.9.9.9)\n")
+    early = outrider(cluster, "init", "slurm", "--apply").stdout
+    between = cluster.read("head", CONF)
+    late = outrider(cluster, "init", "slurm", "--apply", "--controllers-are-ready").stdout
+    after = cluster.read("head", CONF)
+    cluster.write("head", CONF, own)
+    cluster.write("head", f"{CONF}.before-outrider", kept)
+
+    assert "spare would lack what they name" in early
+    again = "outrider init slurm --apply"
+    assert f"  on spare: {again}\n  {again} --controllers-are-ready\n" in early
+    assert between == f"{direct}SlurmctldHost=spare(10.9.9.9)\n"
+    assert "would lack" not in late
+    assert "Prolog=/etc/outrider/slurm/prolog" in after
+
+
 def test_removal_leaves_every_file_as_it_was(
     cluster: SlurmCluster, before: dict[str, dict[str, str]]
 ) -> None:

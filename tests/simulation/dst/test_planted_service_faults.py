@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from random import Random
 
 import pytest
@@ -12,12 +13,19 @@ from tests.simulation.dst.simulation import simulate
 
 MOST_SEEDS = 300
 CALM_FIRST = sorted(range(MOST_SEEDS), key=lambda seed: not draw(Random(seed)).is_calm)
+FOUND_BEFORE = (20, 17, 14, 13, 11, 9, 162)
+"""These seeds have found faults that others before them did not; they are tried first, to save a minute."""
+
+
+def seeds(rest: Iterable[int]) -> Iterator[int]:
+    yield from FOUND_BEFORE
+    yield from (seed for seed in rest if seed not in FOUND_BEFORE)
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_planted_fault_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    found = next((seed for seed in range(MOST_SEEDS) if simulate(seed, is_harsh=True).violation), None)
+    found = next((seed for seed in seeds(range(MOST_SEEDS)) if simulate(seed, is_harsh=True).violation), None)
 
     assert found is not None, f"{plant.__doc__} That was not found in {MOST_SEEDS} seeds"
 
@@ -28,6 +36,6 @@ def test_planted_fault_that_makes_deadlines_late_is_found(
 ) -> None:
     """In worlds in which little goes wrong: in others much may be late."""
     plant(monkeypatch)
-    found = next((seed for seed in CALM_FIRST if simulate(seed).violation), None)
+    found = next((seed for seed in seeds(CALM_FIRST) if simulate(seed).violation), None)
 
     assert found is not None, f"{plant.__doc__} That was not found in {MOST_SEEDS} seeds"

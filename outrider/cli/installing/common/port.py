@@ -71,6 +71,10 @@ class InstallationPlan:
     again: str
     """The command that goes on with what was asked for."""
     deploy_options: str
+    waits_for_heads: tuple[str, ...] = ()
+    """Other machines on which the batch system may run, and would look for what the changes name."""
+    heads_are_ready: str = ""
+    """The option that says that they have it."""
     next_steps: tuple[str, ...] = ()
     """What is left to do before the service is started."""
 
@@ -98,11 +102,12 @@ class InstallOutcome:
     troubles: tuple[str, ...] = ()
     is_applied: bool
     waits_for_nodes: str = ""
+    waits_for_heads: tuple[str, ...] = ()
     next_steps: tuple[str, ...]
 
     @property
     def are_changes_made(self) -> bool:
-        return self.is_applied and not self.waits_for_nodes
+        return self.is_applied and not (self.waits_for_nodes or self.waits_for_heads)
 
 
 class BatchSystemInstallation(Protocol):
@@ -129,7 +134,7 @@ class BatchSystemInstallation(Protocol):
     def prepare(self) -> None:
         """Raise what keeps the hooks from being tried, before anything is changed."""
 
-    def apply(self, put: Sequence[str], *, are_nodes_ready: bool) -> None:
+    def apply(self, put: Sequence[str], *, are_others_ready: bool) -> None:
         """Make the planned changes; those that lead to files of nodes if nodes have them, and after a proof.
 
         `put` are the head's files that have changed.

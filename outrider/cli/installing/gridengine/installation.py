@@ -119,10 +119,10 @@ class GridEngineInstallation(BatchSystemInstallation):
     def prepare(self) -> None:
         _ = self._prover
 
-    def apply(self, put: Sequence[str], *, are_nodes_ready: bool) -> None:
+    def apply(self, put: Sequence[str], *, are_others_ready: bool) -> None:
         """First the objects, which change nothing for anybody; then what leads to files of nodes."""
         carrying.carry_out(self._planned.objects, self._qconf)
-        if not are_nodes_ready:
+        if not are_others_ready:
             return
         if self._prover:
             node = self._found.hosts[0]

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from socket import gethostname
 
 from outrider.cli.asking.display.words import plural
 from outrider.cli.errors import InputError, MissingPartError
@@ -26,6 +27,7 @@ from outrider.cli.installing.common.ports import Ports
 from outrider.cli.installing.common.running import SystemRunner
 from outrider.cli.installing.slurm import editing, files
 from outrider.cli.installing.slurm.checks import SlurmHeadChecks
+from outrider.cli.installing.slurm.controllers import other_controllers
 from outrider.cli.installing.slurm.facts import SlurmFacts, conf_path, gather
 from outrider.cli.installing.slurm.plan import CONF_PART, PARTS, UNLESS_WANTED, SiteTexts, SlurmPlan, plan
 from outrider.metadata.notation.hostlists import expand, fold
@@ -124,6 +126,8 @@ class SlurmInstallation(BatchSystemInstallation):
             again=f"{APPLY}{wanted}",
             deploy_options="" if have_pools else " --limit 200GiB",
             next_steps=self._next_steps(),
+            waits_for_heads=self._unready_controllers(),
+            heads_are_ready="--controllers-are-ready",
         )
 
     def _unready(self) -> str:
@@ -132,6 +136,13 @@ class SlurmInstallation(BatchSystemInstallation):
             return ""
         known = set(headfiles.deployed("wrapped"))
         return fold(name for name in self._nodes if name not in known)
+
+    def _unready_controllers(self) -> tuple[str, ...]:
+        """Where slurmctld would not start, or would requeue every job, for want of our files."""
+        is_changed = CONF_PART in self._parts and self._planned.edits
+        if not is_changed or self._options.controllers_are_ready:
+            return ()
+        return other_controllers(self._found.site, gethostname())
 
     def _next_steps(self) -> tuple[str, ...]:
         steps, found = [], self._found
@@ -145,8 +156,8 @@ class SlurmInstallation(BatchSystemInstallation):
     def prepare(self) -> None:
         """No hook is tried here: what Slurm calls is a wrapper that works without our files, too."""
 
-    def apply(self, put: Sequence[str], *, are_nodes_ready: bool) -> None:
-        if are_nodes_ready:
+    def apply(self, put: Sequence[str], *, are_others_ready: bool) -> None:
+        if are_others_ready:
             editing.apply(self._planned.edits)
         if any(path.endswith(".lua") for path in put):
             # slurmctld reads its filter anew when this file changes, whatever lies beside it.

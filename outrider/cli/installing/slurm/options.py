@@ -43,6 +43,10 @@ OPTIONS = SystemOptions(
             help="add a last look on the head before a job starts, which costs every job of the site 0.1 s",
         ),
         CommandOption(
+            name="--controllers-are-ready",
+            help="the other machines of SlurmctldHost have Outrider's files: init --apply was run there",
+        ),
+        CommandOption(
             name="--spank", metavar="FILE", help="the compiled plugin for --workspace=, if it is wanted"
         ),
     ),

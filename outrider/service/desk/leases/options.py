@@ -48,13 +48,14 @@ def chosen_way(
             code="invalid", message="a request with options does not recur: leave out one of the two"
         )
     found: list[_Answered] = []
-    for number, file in enumerate(request.workspace.ways()):
-        image = request.option_images[number] if request.option_images else None
-        asked = replace(request, workspace=file, image=image or request.image, option_images=())
-        answered = _ask(site, admission, caller, asked, program)
-        if isinstance(answered, Trouble):
-            return answered
-        found.append(answered)
+    with site.book.timeline.remembering():
+        for number, file in enumerate(request.workspace.ways()):
+            image = request.option_images[number] if request.option_images else None
+            asked = replace(request, workspace=file, image=image or request.image, option_images=())
+            answered = _ask(site, admission, caller, asked, program)
+            if isinstance(answered, Trouble):
+                return answered
+            found.append(answered)
     if all(each.is_late for each in found):
         words = (
             f"workspace {request.workspace.metadata.name} cannot end by its finish_by any more by any option"

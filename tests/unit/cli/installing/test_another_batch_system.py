@@ -56,7 +56,7 @@ class LsfInstallation(BatchSystemInstallation):
     def prepare(self) -> None:
         pass
 
-    def apply(self, put: Sequence[str], *, are_nodes_ready: bool) -> None:
+    def apply(self, put: Sequence[str], *, are_others_ready: bool) -> None:
         pass
 
     def undo(self) -> UndoneChanges:
