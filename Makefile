@@ -4,6 +4,7 @@
 # make bench  speed, as ratios to a baseline in one run   make lint   ruff, mypy --strict, import-linter
 # make cachemgr.pyz   the node side as one file            make man    manual pages, from the parsers
 # make docs   the documentation as a site, in build/site: a link or an anchor that leads nowhere fails
+# make packages   packages for Debian and RHEL 9, and the archive of the release, in build/packages
 # make outrider-client   the Python client as a wheel, in build
 # make integrations   Snakemake, Parsl, Dask-jobqueue and submitit from the index, which tests submit with
 # make spank  the option --workspace= for the installed Slurm
@@ -31,7 +32,7 @@ BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
 # Tests, demos and benchmarks start hundreds of processes: they find bytecode, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo demo-embedded demo-sim test prepared tried test-long test-versions lint bench docs tools clean \
+.PHONY: demo demo-embedded demo-sim test prepared tried test-long test-versions lint bench docs packages tools clean \
         man spank with-axe with-integrations with-accounting cachemgr.pyz outrider-client integrations
 
 # As root it installs Slurm from Debian if there is none; without one it shows demo-embedded instead.
@@ -122,6 +123,11 @@ plugins/slurm/spank_outrider.so: plugins/slurm/spank_outrider.c
 man: $(READY)
 	$(BIN)/python -m tools.manpage
 	$(BIN)/python -m tools.usermanpage
+	$(BIN)/python -m tools.packages.servicemanpage
+
+# Debian packages, RPMs and the archive of the release, in build/packages.
+packages: $(READY) man
+	$(BIN)/python -m tools.packages
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

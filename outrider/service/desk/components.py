@@ -32,7 +32,6 @@ from outrider.service.desk.state.troubles import Troubles
 from outrider.service.desk.views.images import ImageViews
 from outrider.service.desk.views.jobs import JobViews
 from outrider.service.desk.views.leases import LeaseViews
-from outrider.service.desk.views.overview import OverviewViews
 from outrider.service.desk.views.report import ReportViews
 from outrider.service.desk.views.reservations import ReservationViews
 from outrider.service.desk.views.site import SiteViews
@@ -65,7 +64,6 @@ class DeskComponents:
     transfer_views: TransferViews
     views: ReservationViews
     site_views: SiteViews
-    overview: OverviewViews
     report_views: ReportViews
     lease_views: LeaseViews
     image_views: ImageViews
@@ -178,7 +176,6 @@ def make_components(
         lease_views=LeaseViews(site, views, offers),
         report_views=ReportViews(site),
         site_views=SiteViews(site, node_orders),
-        overview=OverviewViews(site, node_orders, jobs),
         image_views=ImageViews(site, node_orders, jobs),
         rooms=PoolRooms(site, node_orders, troubles, log),
     )

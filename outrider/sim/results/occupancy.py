@@ -137,13 +137,16 @@ def world_occupancy(outcome: SimulationResult, workload: str) -> Schedule:
         bars=bars,
         processors=offsets[-1],
         names=names,
-        transfers=tuple(
-            (begun_s, outcome.arrived_s[number])
-            for number, begun_s in sorted(outcome.begun_s.items(), key=lambda each: each[1])
-            if number in outcome.arrived_s
-        ),
+        transfers=_transfers(outcome),
         disks=tuple(disks_over_time(outcome.stays)),
     )
+
+
+def _transfers(outcome: SimulationResult) -> tuple[tuple[int, int], ...]:
+    """When each began and was over, in the order of their beginnings."""
+    arrived_s = outcome.arrived_s
+    begun = sorted(outcome.begun_s.items(), key=lambda each: (each[1], each[0]))
+    return tuple((begun_s, arrived_s[number]) for number, begun_s in begun if number in arrived_s)
 
 
 def used_over_time(bars: Sequence[Bar]) -> list[tuple[int, int]]:

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from outrider.core.nodes.timeline import numbers
 from outrider.service.answers.site import Overview, ReservationColumns, Runs, TakenColumns
 from outrider.service.desk.jobs.manager import JobManager
-from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.state.site import Live, Site
-from outrider.service.desk.views.progress import Progress
+from outrider.service.desk.views.reservations import ReservationViews
 
 MOST_SHOWN = 50_000
 """So many reservations are shown, and so much else that nodes are taken by."""
@@ -23,10 +22,10 @@ _RESERVATION, _JOB = "reservation ", "job "
 class OverviewViews:
     """Answers whoever wants to see all of it."""
 
-    def __init__(self, site: Site, node_orders: NodeOrders, jobs: JobManager) -> None:
+    def __init__(self, site: Site, reservations: ReservationViews, jobs: JobManager) -> None:
         self._site = site
+        self._reservation_views = reservations
         self._jobs = jobs
-        self._progress = Progress(site, node_orders)
 
     def overview(self) -> Overview:
         site = self._site
@@ -60,7 +59,7 @@ class OverviewViews:
         """An instant that stays while nothing happens: what is there already would be ready at any time."""
         if live.kept.ready_s is not None:
             return live.kept.ready_s
-        expected_s = self._progress.expected_s(live)
+        expected_s = self._reservation_views.expected_s(live)
         return None if expected_s is None or expected_s <= self._site.now_s else expected_s
 
     def _taken(self) -> list[tuple[str, int, int, Runs]]:
