@@ -80,6 +80,13 @@ class Filler:
             self._clock.at_s = min(at_s, max(next_s, self._clock.at_s + 1))
         self.handle(Ticked())
 
+    def ask(self, asked: Asked) -> list[Answer]:
+        """Of a refusal the answer comes once offers have been looked for."""
+        answers = self.handle(asked)
+        while not answers:
+            answers = self.handle(Ticked())
+        return answers
+
     def handle(self, event: Event) -> list[Answer]:
         outcome = self._desk.handle(event, self._clock.at_s)
         answers = [each.answer for each in outcome.replies]
@@ -114,7 +121,7 @@ def fill(place: BenchedSite, reservations: int) -> tuple[int, int]:
         found = sizes[wanted["metadata"]["image"]["uri"]]
         uid = 10_000 + random.randrange(USERS)
         request = Reserve(workspace=understood(wanted, now_s), image=found)
-        (answer,) = filler.handle(
+        (answer,) = filler.ask(
             Asked(ticket=number, caller=Caller(uid=uid, user=f"user{uid}"), request=request)
         )
         assert isinstance(answer, Decision), answer

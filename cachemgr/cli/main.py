@@ -16,6 +16,7 @@ from cachemgr.cli.exits import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_OK, EXIT_PIPE_
 from cachemgr.cli.session import VerbSession
 from cachemgr.cli.verbs import (
     adding,
+    bundling,
     images,
     instances,
     leases,
@@ -110,7 +111,7 @@ def parser() -> VerbParser:
     found.set_defaults(command=_no_verb, parser=found)
     commands = VerbParsers(below)
     for module in (
-        *(adding, images, library, mirror, leases, instances, mounting),
+        *(adding, images, library, bundling, mirror, leases, instances, mounting),
         *(transfers, node, shares, machining),
     ):
         module.add(commands)

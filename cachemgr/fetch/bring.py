@@ -131,8 +131,8 @@ def bring(pool: ImagePool, order: BringOrder, carrier: Carrier, terms: TransferT
 def kind_of(declared: str) -> Callable[[bytes, int], str]:
     """What tells an image's format when it is whole, and refuses what would harm a node.
 
-    A raw disk may begin with anything, so that can be declared; everything else must be
-    what its content says.
+    A raw disk may begin with anything, so that can be declared, as can what is in a squashfs file; everything
+    else must be what its content says.
     """
 
     def inspect(head: bytes, size_bytes: int) -> str:
@@ -141,7 +141,9 @@ def kind_of(declared: str) -> Callable[[bytes, int], str]:
             inspect_qcow2(head)
         if declared in ("file", found):
             return found
-        if declared in ("raw", LAYERS) and found == "file":
+        if (declared in ("raw", LAYERS) and found == "file") or (
+            declared == "bundle" and found == "squashfs"
+        ):
             return declared
         raise Unsuitable(f"the image was said to be {declared}, but it is {found}: correct its format")
 

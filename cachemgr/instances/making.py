@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from cachemgr.base.errors import BadRequest, DiskFailed, NoRoom, PoolDamaged, Unsuitable
 from cachemgr.instances.acl import ALL, READ, READ_WRITE, SEARCH, grant
 from cachemgr.instances.formats import HEAD_BYTES, detect
-from cachemgr.instances.methods import METHODS
+from cachemgr.instances.methods import METHODS, SQUASHED
 from cachemgr.instances.mounts import DISK, LOWER, REQUIRED, TREE, Mount
 from cachemgr.instances.qcow2 import inspect_qcow2, overlay
 
@@ -187,9 +187,9 @@ def _mount_points(disk: Disk, method: str, order: BuildOrder) -> tuple[str, tupl
     """Empty folders or files, and what root is to mount there."""
     root, lower = f"{order.folder}/{TREE}", f"{order.folder}/{LOWER}"
     if method == "readonly":
-        if order.image_format in ("squashfs", "folder"):
+        if order.image_format in (*SQUASHED, "folder"):
             _make_folder(disk, root, 0o755)
-            kind, path = ("squashfs" if order.image_format == "squashfs" else "bind"), root
+            kind, path = ("squashfs" if order.image_format in SQUASHED else "bind"), root
         else:
             kind, path = "bind", f"{order.folder}/{DISK}"
             if not disk.exists(path):

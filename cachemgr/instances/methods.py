@@ -20,6 +20,8 @@ NEEDS = {
 }
 """The abilities of a pool that a method can need, in the words of an error."""
 FILES = ("raw", "qcow2", "file", "sif")
+SQUASHED = ("squashfs", "bundle")
+"""A container's file system; with the runtime's configuration beside it, an OCI bundle."""
 OPENED_READ_ONLY = ("sif",)
 """Formats whose runtimes open an image to read it, so that their jobs need no copy of it."""
 
@@ -59,8 +61,8 @@ METHODS: Mapping[str, Method] = {
     "reflink": Method(
         is_writable=True,
         is_readable_only=False,
-        takes=_all((*FILES, "squashfs"), "reflink"),
-        on_request=("squashfs",),
+        takes=_all((*FILES, *SQUASHED), "reflink"),
+        on_request=SQUASHED,
     ),
     "qcow2": Method(
         is_writable=True, is_readable_only=False, takes=_all(("raw", "qcow2")), gives={"raw": "qcow2"}
@@ -68,24 +70,24 @@ METHODS: Mapping[str, Method] = {
     "overlay": Method(
         is_writable=True,
         is_readable_only=False,
-        takes={"squashfs": ("squashfs", "overlay"), "folder": ("overlay",)},
-        gives={"squashfs": "folder"},
+        takes={**_all(SQUASHED, "squashfs", "overlay"), "folder": ("overlay",)},
+        gives=dict.fromkeys(SQUASHED, "folder"),
     ),
     "readonly": Method(
         is_writable=False,
         is_readable_only=True,
-        takes={"squashfs": ("squashfs",), **_all((*FILES, "folder"), "bind")},
+        takes={**_all(SQUASHED, "squashfs"), **_all((*FILES, "folder"), "bind")},
         # Who opens the image itself, by its path in the pool, needs no mount for that.
         on_request=OPENED_READ_ONLY,
-        gives={"squashfs": "folder"},
+        gives=dict.fromkeys(SQUASHED, "folder"),
     ),
     # The image itself, by its path in the pool: a bind mount without the mount.
-    "shared": Method(is_writable=False, is_readable_only=True, takes=_all((*FILES, "squashfs", "folder"))),
+    "shared": Method(is_writable=False, is_readable_only=True, takes=_all((*FILES, *SQUASHED, "folder"))),
     "copy": Method(
         is_writable=True,
         is_readable_only=True,
-        takes=_all((*FILES, "squashfs")),
-        on_request=("squashfs",),
+        takes=_all((*FILES, *SQUASHED)),
+        on_request=SQUASHED,
     ),
 }
 
@@ -93,7 +95,7 @@ METHODS: Mapping[str, Method] = {
 def is_writable_unasked(maker: Maker, image: PoolImage) -> bool:
     """Whether an instance is writable if nobody has said whether it has to be. A container's file system is
     as good read-only, where the node cannot lay anything over it."""
-    if image.format != "squashfs":
+    if image.format not in SQUASHED:
         return image.format not in OPENED_READ_ONLY
     try:
         maker.choose(image, None, is_writable=True)

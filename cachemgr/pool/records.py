@@ -22,7 +22,7 @@ VERSION = 1
 MOST_BYTES = 1 << 20
 MOST_NAME = 4096
 DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
-FORMATS = ("raw", "qcow2", "squashfs", "sif", "file", "layers")
+FORMATS = ("raw", "qcow2", "squashfs", "sif", "bundle", "file", "layers")
 # Who a pin is of decides nothing here; it tells people, and how soon it may be dropped.
 PIN_KINDS = ("hold", "expect", "instance")
 

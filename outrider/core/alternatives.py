@@ -3,12 +3,12 @@
 Each alternative changes one or two terms of the request, and is asked about as a request of its own: what is
 not accepted is not named, nor what would not be any more after a delay, if only because its image could not
 be there in time. The search is bounded, so it may name fewer nodes, or a shorter time, than the most that
-would be accepted.
+would be accepted. It asks one question at a time, and whoever answers may do something else in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -43,35 +43,34 @@ class Alternative:
     plan: ReservationPlan
 
 
-Ask = Callable[[Workspace, bool], ReservationPlan | Rejected]
-"""What a workspace would be answered now, with nothing changed; and whether to tell the earliest start, which
-takes much longer than a plain no."""
+Answer = ReservationPlan | Rejected
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What a workspace would be answered now, with nothing changed; and whether to tell the earliest start,
+    which takes much longer."""
+
+    workspace: Workspace
+    tells_earliest: bool = False
+
+
+Search = Generator[Question, Answer, tuple[Alternative, ...]]
+"""A search that is told the answer to each of its questions before it asks the next."""
 
 
 def alternatives(
-    workspace: Workspace,
-    rejected: Rejected,
-    ask: Ask,
-    now_s: int,
-    delay_s: int = 0,
-    lengths: Sequence[int] | None = None,
-) -> tuple[Alternative, ...]:
+    workspace: Workspace, rejected: Rejected, delay_s: int = 0, lengths: Sequence[int] | None = None
+) -> Search:
     """What would be accepted instead, in the order of the kinds, without two of the same terms.
 
-    Each would still be in time if it were asked for `delay_s` later. `lengths` says for how long there is
-    room for one instance from the request's start on, for two, and so on, if that is known: what has no room
-    is not asked about.
+    Each is to be in time still if it is asked for `delay_s` later (see `can_wait`). `lengths` says for how
+    long there is room for one instance from the request's start on, for two, and so on, if that is known:
+    what has no room is not asked about.
     """
-
-    def ask_for_later(asked: Workspace, tells_earliest: bool) -> ReservationPlan | Rejected:
-        answer = ask(asked, tells_earliest)
-        if isinstance(answer, ReservationPlan) and not _can_wait(answer, now_s + delay_s):
-            return Rejected(refusal=rejected.refusal)
-        return answer
-
     found: list[Alternative] = []
     known: set[tuple[int | None, int, int]] = set()
-    for each in _all(workspace, rejected, ask_for_later, delay_s, lengths):
+    for each in (yield from _all(workspace, rejected, delay_s, lengths)):
         terms = (each.plan.start_s, each.workspace.instances, each.workspace.duration_s)
         if terms not in known and len(found) < MOST_ALTERNATIVES:
             known.add(terms)
@@ -84,57 +83,54 @@ def at(workspace: Workspace, start_s: int) -> Workspace:
     return replace(workspace, start_s=start_s, finish_by_s=None, is_immediate=False, ready_within_s=None)
 
 
-def _can_wait(plan: ReservationPlan, until_s: int) -> bool:
+def can_wait(plan: ReservationPlan, until_s: int) -> bool:
     """Whether neither its start nor the latest start of one of its transfers is over by then."""
     latest = () if plan.insertion is None else plan.insertion.latest
     return min((plan.start_s, *latest)) >= until_s
 
 
+_Found = Generator[Question, Answer, Alternative | None]
+
+
 def _all(
-    workspace: Workspace, rejected: Rejected, ask: Ask, delay_s: int, lengths: Sequence[int] | None
-) -> Iterator[Alternative]:
-    later_s = rejected.earliest_start_s
+    workspace: Workspace, rejected: Rejected, delay_s: int, lengths: Sequence[int] | None
+) -> Generator[Question, Answer, list[Alternative]]:
+    later_s, later = rejected.earliest_start_s, None
     if later_s is not None:
-        yield from _at_or_after(AlternativeKind.LATER, workspace, later_s, delay_s, ask)
-    fewer = _fewer_nodes(workspace, rejected, ask)
-    if fewer is not None:
-        yield fewer
-    shorter = _shorter(AlternativeKind.SHORTER, workspace, ask, lengths)
-    if shorter is not None:
-        yield shorter
+        later = yield from _at_or_after(AlternativeKind.LATER, workspace, later_s, delay_s)
+    fewer = yield from _fewer_nodes(workspace, rejected)
+    shorter = yield from _shorter(AlternativeKind.SHORTER, workspace, lengths)
+    found = [later, fewer, shorter]
     half = (workspace.instances + 1) // 2
-    if half == workspace.instances:
-        return
-    smaller = replace(workspace, instances=half)
-    if fewer is None:
-        answer = ask(smaller, True)
+    if half < workspace.instances and fewer is None:
+        smaller = replace(workspace, instances=half)
+        answer = yield Question(workspace=smaller, tells_earliest=True)
         sooner_s = answer.earliest_start_s if isinstance(answer, Rejected) else None
         if sooner_s is not None and (later_s is None or sooner_s < later_s):
-            yield from _at_or_after(AlternativeKind.FEWER_NODES_LATER, smaller, sooner_s, delay_s, ask)
+            kind = AlternativeKind.FEWER_NODES_LATER
+            found.append((yield from _at_or_after(kind, smaller, sooner_s, delay_s)))
         if shorter is None:
-            both = _shorter(AlternativeKind.SHORTER_WITH_FEWER, smaller, ask, lengths)
-            if both is not None:
-                yield both
+            found.append((yield from _shorter(AlternativeKind.SHORTER_WITH_FEWER, smaller, lengths)))
+    return [each for each in found if each is not None]
 
 
-def _at_or_after(
-    kind: AlternativeKind, workspace: Workspace, start_s: int, delay_s: int, ask: Ask
-) -> Iterator[Alternative]:
+def _at_or_after(kind: AlternativeKind, workspace: Workspace, start_s: int, delay_s: int) -> _Found:
     """From an earliest start on, or so much later, when that is late for its image."""
     for begin_s in dict.fromkeys((start_s, start_s + delay_s)):
-        found = next(_asked(kind, at(workspace, begin_s), ask), None)
+        found = yield from _asked(kind, at(workspace, begin_s))
         if found is not None:
-            yield found
-            return
+            return found
+    return None
 
 
-def _asked(kind: AlternativeKind, workspace: Workspace, ask: Ask) -> Iterator[Alternative]:
-    answer = ask(workspace, False)
+def _asked(kind: AlternativeKind, workspace: Workspace) -> _Found:
+    answer = yield Question(workspace=workspace)
     if isinstance(answer, ReservationPlan):
-        yield Alternative(kind=kind, workspace=workspace, plan=answer)
+        return Alternative(kind=kind, workspace=workspace, plan=answer)
+    return None
 
 
-def _fewer_nodes(workspace: Workspace, rejected: Rejected, ask: Ask) -> Alternative | None:
+def _fewer_nodes(workspace: Workspace, rejected: Rejected) -> _Found:
     """As many nodes as a bounded search finds; first as many as the refusal says there is room for."""
     room = rejected.refusal.room or 0
     first = room if 0 < room < workspace.instances else None
@@ -142,12 +138,10 @@ def _fewer_nodes(workspace: Workspace, rejected: Rejected, ask: Ask) -> Alternat
     def with_nodes(count: int) -> Workspace:
         return replace(workspace, instances=count)
 
-    return _largest(AlternativeKind.FEWER_NODES, with_nodes, 1, workspace.instances - 1, first, ask)
+    return _largest(AlternativeKind.FEWER_NODES, with_nodes, 1, workspace.instances - 1, first)
 
 
-def _shorter(
-    kind: AlternativeKind, workspace: Workspace, ask: Ask, lengths: Sequence[int] | None
-) -> Alternative | None:
+def _shorter(kind: AlternativeKind, workspace: Workspace, lengths: Sequence[int] | None) -> _Found:
     """The longest time that a bounded search finds, in whole minutes if it is minutes at all; first as long
     as enough nodes are free."""
     unit_s = MINUTE_S if workspace.duration_s >= LEAST_SHARE * MINUTE_S else 1
@@ -163,32 +157,26 @@ def _shorter(
     def lasting(count: int) -> Workspace:
         return replace(workspace, duration_s=count * unit_s)
 
-    return _largest(kind, lasting, least, most, first, ask)
+    return (yield from _largest(kind, lasting, least, most, first))
 
 
 def _largest(
-    kind: AlternativeKind,
-    made: Callable[[int], Workspace],
-    least: int,
-    most: int,
-    first: int | None,
-    ask: Ask,
-) -> Alternative | None:
+    kind: AlternativeKind, made: Callable[[int], Workspace], least: int, most: int, first: int | None
+) -> _Found:
     """The alternative with the largest number that is found to be accepted, by halving."""
     found: Alternative | None = None
     for _ in range(MOST_TRIES):
         if least > most:
             break
         number = first if first is not None and least <= first <= most else (least + most + 1) // 2
-        workspace = made(number)
-        answer = ask(workspace, False)
-        if isinstance(answer, ReservationPlan):
-            found = Alternative(kind=kind, workspace=workspace, plan=answer)
+        tried = yield from _asked(kind, made(number))
+        if tried is not None:
+            found = tried
             # It has been counted: there is no room for more.
             least = most + 1 if number == first else number + 1
         else:
             most = number - 1
         first = None
     if found is None and least <= most:
-        found = next(_asked(kind, made(least), ask), None)
+        found = yield from _asked(kind, made(least))
     return found

@@ -62,7 +62,7 @@ KEYS = (
     "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
     "grace", "option", "finish-by", "value", "scratch", "disk-rate", "network-rate", "lease",
 )  # fmt: skip
-FORMATS = ("qcow2", "raw", "squashfs", "sif", "file", "layers")
+FORMATS = ("qcow2", "raw", "squashfs", "sif", "bundle", "file", "layers")
 PREEMPTIBLE = ("no", "requeue", "suspend")
 RUN = ("vm",)
 MACHINE_FORMATS = ("", "qcow2", "raw")

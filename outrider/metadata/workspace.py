@@ -64,7 +64,7 @@ class ImageSection(Section):
     size_bytes: Size | None = Field(
         None, alias="size", description="its size; without it the service finds out"
     )
-    format: Literal["qcow2", "raw", "squashfs", "sif", "file", "layers"] | None = Field(
+    format: Literal["qcow2", "raw", "squashfs", "sif", "bundle", "file", "layers"] | None = Field(
         None, description="how the image is packed; without it the service finds out"
     )
     private: bool = Field(False, description="whether only those may use it who may read it at its source")

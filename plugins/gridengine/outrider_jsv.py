@@ -72,7 +72,7 @@ VALUES = {
     "image": (re.compile(r"[^\s\x00-\x1f\x7f,]{1,2000}"), "an address or a name, without blanks and commas"),
     "digest": (re.compile(r"(?:sha256:)?[0-9a-f]{64}"), "sha256: and 64 hexadecimal digits in lower case"),
     "size": (re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,3})?\s?[kKMGTP]?i?B?"), "bytes, or a size like 2GiB"),
-    "format": (re.compile(r"[a-z0-9+_-]{1,32}"), "qcow2, raw, squashfs, sif, file or layers"),
+    "format": (re.compile(r"[a-z0-9+_-]{1,32}"), "qcow2, raw, squashfs, sif, bundle, file or layers"),
     "private": (re.compile(r"true|false|yes|no"), "true or false"),
     "name": (re.compile(r"[^\x00-\x1f\x7f]{1,200}"), "up to 200 characters on one line"),
     "preemptible": (re.compile(r"requeue|suspend|no"), "requeue, suspend or no"),

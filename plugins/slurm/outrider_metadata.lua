@@ -40,7 +40,9 @@ local KEYS = {
 }
 local SIGNALS = { USR1 = true, USR2 = true, INT = true, HUP = true, TERM = true }
 local GRACE_UNITS = { s = true, m = true, min = true, h = true }
-local FORMATS = { qcow2 = true, raw = true, squashfs = true, sif = true, file = true, layers = true }
+local FORMATS = {
+  qcow2 = true, raw = true, squashfs = true, sif = true, bundle = true, file = true, layers = true,
+}
 local UNITS = {
   [""] = 1, B = 1, K = 1e3, M = 1e6, G = 1e9, T = 1e12, KB = 1e3, MB = 1e6, GB = 1e9, TB = 1e12,
   KIB = 2 ^ 10, MIB = 2 ^ 20, GIB = 2 ^ 30, TIB = 2 ^ 40,
@@ -282,7 +284,7 @@ end
 
 function checks.format(value)
   if not FORMATS[value] then
-    return shown(value) .. " is not a format: write qcow2, raw, squashfs, sif, file or layers"
+    return shown(value) .. " is not a format: write qcow2, raw, squashfs, sif, bundle, file or layers"
   end
 end
 

@@ -4,7 +4,8 @@ at which time, and what of it has to be so in the end.
 Everything is drawn from a seed. A job writes a line when it begins and one when it ends, with its number,
 into a file that all hosts see; what is judged is read from there, from the batch system's own accounting, and
 from receipts. A job's limit is far longer than its work, as limits are, and no wait is bounded by a time that
-was measured on some machine.
+was measured on some machine: how long this one takes to start a job of an idle queue is measured first, and
+all times but those of jobs' work are stretched by that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import ceil
 from random import Random
 from typing import Protocol
 
@@ -46,6 +48,11 @@ SETTLED_S = 12
 """So long after its start a controller may not have heard of all nodes."""
 END_S = 900
 """When the last has been handed in, all is over in so long, or something waits for ever."""
+START_S = 4.0
+"""A job of an idle queue starts within so long where times are as they stand here; else they are longer."""
+MOST_PACE = 8.0
+PROBES = (1_000_001, 1_000_002)
+PROBED_S = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +76,7 @@ class LeaseWish:
     nodes: int
     ahead_s: int
     lasts_s: int
+    every_s: int = EVERY_S
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +117,8 @@ class Story:
     """When each job was handed in, by a clock that nobody sets."""
     outages: list[tuple[int, int]] = field(default_factory=list)
     """When there was no controller, or one that did not know its nodes yet."""
+    pace: float = 1.0
+    """By how much times are longer than where jobs start at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +202,35 @@ def drawn(
     return sorted(wishes, key=lambda each: each.at_s)
 
 
+def pace_of(batch: MixedBatch, image: ServedImage) -> float:
+    """How much longer a job takes to start here, in an idle queue, than it may; 1 where it is in time."""
+    waits_s = []
+    for number in PROBES:
+        handed_s = CLOCK.monotonic_s()
+        batch.submit(JobWish(at_s=0, number=number, cpus=1, work_s=1, is_preemptible=False), image)
+        while number not in ledger(batch.site).begun:
+            waited_s = CLOCK.monotonic_s() - handed_s
+            assert waited_s < PROBED_S, f"a job of an idle queue does not start\n{batch.site.logs()}"
+            CLOCK.sleep(0.2)
+        waits_s.append(CLOCK.monotonic_s() - handed_s)
+    return min(MOST_PACE, max(1.0, max(waits_s) / START_S))
+
+
+def stretched(wishes: Sequence[Wish], pace: float) -> list[Wish]:
+    """The same load with all times that much longer, but for the work of jobs."""
+    found: list[Wish] = []
+    for wish in wishes:
+        at_s = wish.at_s * pace
+        if isinstance(wish, LeaseWish):
+            ahead_s, lasts_s, every_s = (
+                ceil(each * pace) for each in (wish.ahead_s, wish.lasts_s, wish.every_s)
+            )
+            found.append(replace(wish, at_s=at_s, ahead_s=ahead_s, lasts_s=lasts_s, every_s=every_s))
+        else:
+            found.append(replace(wish, at_s=at_s))
+    return found
+
+
 def job_script(wish: JobWish, home: str) -> str:
     """Ends only if it has worked for long enough at a stretch."""
     return (
@@ -213,9 +252,9 @@ def install(site: Site) -> ServedImage:
     return image
 
 
-def play(batch: MixedBatch, image: ServedImage, wishes: Sequence[Wish]) -> Story:
+def play(batch: MixedBatch, image: ServedImage, wishes: Sequence[Wish], pace: float = 1.0) -> Story:
     """Ask for everything at its time, or as soon after it as this process gets round to."""
-    story, began_s = Story(), CLOCK.monotonic_s()
+    story, began_s = Story(pace=pace), CLOCK.monotonic_s()
     later: list[Wish] = []
     away, struck_s = "", 0
     for wish in wishes:
@@ -226,7 +265,7 @@ def play(batch: MixedBatch, image: ServedImage, wishes: Sequence[Wish]) -> Story
             struck_s = struck_s if away == "kill both" else CLOCK.now_s()
             batch.strike(wish.what)
             if wish.what in ("restart controller", "start both"):
-                story.outages.append((struck_s, CLOCK.now_s() + SETTLED_S))
+                story.outages.append((struck_s, CLOCK.now_s() + ceil(SETTLED_S * pace)))
             away = wish.what if wish.what.startswith("kill") else ""
             for each in () if away else [*later]:
                 later.remove(each)
@@ -236,7 +275,7 @@ def play(batch: MixedBatch, image: ServedImage, wishes: Sequence[Wish]) -> Story
             later.append(wish)
         else:
             _hand_in(batch, story, wish, image)
-    by_s = CLOCK.monotonic_s() + END_S
+    by_s = CLOCK.monotonic_s() + END_S * pace
     while not _is_over(batch, story):
         assert CLOCK.monotonic_s() < by_s, f"{_open(batch, story)}\n{batch.site.logs()}"
         _attend(batch, story)
@@ -291,12 +330,12 @@ def _options(wish: LeaseWish, start: str) -> list[str]:
         opens = [f"--open-from={start}", "--open-until=now+20m", f"--ready-within={WITHIN_S}s"]
         return [*found, *opens]
     more = {
-        "recurring": [f"--every={EVERY_S}s", f"--until=now+{wish.ahead_s + EVERY_S + 2}s"],
+        "recurring": [f"--every={wish.every_s}s", f"--until=now+{wish.ahead_s + wish.every_s + 2}s"],
         "deadline": ["--finish-by=now+10m"],
         "preemptible": ["--preemptible"],
     }
     if wish.kind == "recurring" and start.startswith("uts"):
-        more["recurring"][1] = f"--until=uts{int(start[3:]) + EVERY_S + 2}"
+        more["recurring"][1] = f"--until=uts{int(start[3:]) + wish.every_s + 2}"
     return [*found, f"--start={start}", *more.get(wish.kind, [])]
 
 

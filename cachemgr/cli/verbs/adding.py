@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cachemgr.cli.session import VerbSession
     from cachemgr.protocol import AddRequest, DryRun, PinFields
 
-FORMATS = ("raw", "qcow2", "squashfs", "sif", "file", "layers")
+FORMATS = ("raw", "qcow2", "squashfs", "sif", "bundle", "file", "layers")
 # Long enough for a weekend's queue; whoever needs it longer says so.
 PIN_S = 7 * 86_400
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
@@ -262,17 +261,6 @@ class DeadlineLink:
         """Let that wait which waited when `mark` was made; nothing may have begun since."""
         self._waiting, self._latest, self._keys = list(mark.waiting), list(mark.latest), list(mark.keys)
         self._by_number = {transfer.number: transfer for transfer in self._waiting}
-
-    @contextmanager
-    def without(self, numbers: Collection[int]) -> Iterator[None]:
-        """For the time being these do not wait; nothing may begin meanwhile."""
-        mark = self.mark()
-        for number in sorted(numbers):
-            self.remove(number)
-        try:
-            yield
-        finally:
-            self.back_to(mark)
 
     def due_after(self, at_s: int) -> Iterator[Transfer]:
         """The waiting transfers whose deadlines are later than that."""

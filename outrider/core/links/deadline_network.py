@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice, product
 
@@ -308,17 +307,6 @@ class DeadlineNetwork:
     def back_to(self, mark: ScheduleMark) -> None:
         """Let that wait which waited when `mark` was made; nothing may have begun since."""
         self._lanes.back_to(mark)
-
-    @contextmanager
-    def without(self, numbers: Collection[int]) -> Iterator[None]:
-        """For the time being these do not wait; nothing may begin meanwhile."""
-        mark = self.mark()
-        for number in sorted(numbers):
-            self.remove(number)
-        try:
-            yield
-        finally:
-            self.back_to(mark)
 
     def under_way(self) -> tuple[tuple[Transfer, int], ...]:
         """What runs by the plan, and when each has ended by it."""

@@ -7,7 +7,7 @@ links that transfers cross.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -93,9 +93,6 @@ class DeadlineSchedule(Protocol):
     def back_to(self, mark: ScheduleMark) -> None:
         """Let that wait which waited when `mark` was made; nothing may have begun since."""
 
-    def without(self, numbers: Collection[int]) -> AbstractContextManager[None]:
-        """For the time being these do not wait; nothing may begin meanwhile."""
-
     def due_after(self, at_s: int) -> Iterator[Transfer]:
         """The waiting transfers whose deadlines are later than that."""
 
@@ -137,3 +134,15 @@ class DeadlineSchedule(Protocol):
 
     def resume_waiting(self, transfers: Sequence[Transfer]) -> None:
         """Put back what waited before a restart; latest starts may have passed in the meantime."""
+
+
+@contextmanager
+def without(schedule: DeadlineSchedule, numbers: Collection[int]) -> Iterator[None]:
+    """For the time being these do not wait; nothing may begin meanwhile."""
+    mark = schedule.mark()
+    for number in sorted(numbers):
+        schedule.remove(number)
+    try:
+        yield
+    finally:
+        schedule.back_to(mark)

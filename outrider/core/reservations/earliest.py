@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from outrider.core.images.pools import PlannedPool
+from outrider.core.links.schedule import without
 from outrider.core.model import Workspace
 from outrider.core.nodes.earliest_slots import SlotSweep, next_edge
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
@@ -98,7 +99,7 @@ def _next_change(
             changes.append(start_s + attempt.refusal.made_s - min(attempt.insertion.latest))
             changes += [at_s for at_s in [book.link.next_deadline(start_s)] if at_s is not None]
         elif attempt.refusal.cause is Cause.LINK:
-            with book.link.without(attempt.advanced):
+            with without(book.link, attempt.advanced):
                 changes.append(book.link.earliest_deadline_of(attempt.wanted, now_s, start_s))
         else:
             changes += _room_changes(book, attempt, start_s, now_s)

@@ -108,11 +108,11 @@ def _orders(
     book: Book, workspace: Workspace, now_s: int, notice_s: int
 ) -> Iterator[tuple[_Order, tuple[str, ...]]]:
     """What to try, the least disturbing first; the caller notes who squeaked before it goes on."""
-    pending = {
-        name: entry for name, entry in book.entries.items() if entry.reservation.start_s > now_s + notice_s
-    }
     movable = {
-        name: entry for name, entry in pending.items() if entry.reservation.workspace.finish_by_s is not None
+        name: entry
+        for name, entry in book.entries.items()
+        if entry.reservation.workspace.finish_by_s is not None
+        and entry.reservation.start_s > now_s + notice_s
     }
     near = _sharing(movable, [workspace], now_s)
     if not near:

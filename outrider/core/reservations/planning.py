@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from outrider.core.images.pools import Life
-from outrider.core.links.schedule import Insertion
+from outrider.core.links.schedule import Insertion, without
 from outrider.core.model import Image, Transfer, Workspace
 from outrider.core.nodes.selection import Fit, fit, fit_in_stages
 from outrider.core.nodes.timeline import mask_of, numbers
@@ -358,7 +358,7 @@ def _insertion(
     if link.has_younger(start_s, min(advanced)):
         # Among equal deadlines the order is that of numbers, after a restart, too.
         return None
-    with link.without(advanced):
+    with without(link, advanced):
         return link.plan(wanted, now_s)
 
 

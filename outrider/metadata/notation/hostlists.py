@@ -108,17 +108,25 @@ def _ranges(numbers: list[str]) -> str:
     """Numbers as ranges. A range goes on with the text that counting up from its first number gives."""
     if len(numbers) == 1:
         return numbers[0]
-    runs: list[list[str]] = []
+    run, last, width = [numbers[0]], int(numbers[0]), len(numbers[0])
+    runs = [run]
     expected: dict[str, list[str]] = {}
-    for number in numbers:
-        run = expected.pop(number, None)
-        if run is None:
-            run = []
-            runs.append(run)
-        run.append(number)
-        following = f"{int(number) + 1:0{len(run[0])}}"
+    for number in numbers[1:]:
+        value = int(number)
+        # Mostly it goes on with the last one, whose next text then need not be made.
+        if value == last + 1 and len(number) == (width if number[0] == "0" else max(width, len(number))):
+            run.append(number)
+            last = value
+            continue
+        following = f"{last + 1:0{width}}"
         if len(following) <= MOST_DIGITS:
             expected[following] = run
+        found = expected.pop(number, None)
+        if found is None:
+            found = []
+            runs.append(found)
+        found.append(number)
+        run, last, width = found, value, len(found[0])
     return f"[{','.join(run[0] if len(run) == 1 else f'{run[0]}-{run[-1]}' for run in runs)}]"
 
 

@@ -24,6 +24,7 @@ from outrider.service.desk.batch.job_effects import is_move, job_of
 from outrider.service.desk.batch.reservation_effects import PARK, RESERVE
 from outrider.service.desk.components import DeskComponents, make_components
 from outrider.service.desk.dispatch import DECIDED, RequestDispatch
+from outrider.service.desk.leases.offer_searches import OfferSearch, OfferSearches
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.desk.reservations.admission import Doubtful
@@ -114,6 +115,7 @@ class Desk:
         self._store_trouble = self._doubt = ""
         self._parked: dict[int, Asked] = {}
         self._inquiries = Inquiries(self._orders, self._agenda)
+        self._searches = OfferSearches()
         self._replies: list[Replied] = []
         """To those who are answered by the event that is being dealt with."""
         self._decided: dict[str, int] = {}
@@ -149,15 +151,14 @@ class Desk:
             asked = [event] if isinstance(event, Asked) else []
             tickets = {each.ticket for each in (*asked, *self._inquiries.give_up())}
             tickets.update(each.ticket for each in replies)
-            return Outcome(
-                replies=tuple(Replied(ticket=ticket, answer=trouble) for ticket in sorted(tickets))
-            )
+            found = [Replied(ticket=ticket, answer=trouble) for ticket in sorted(tickets)]
+            return Outcome(replies=(*found, *self._searches.give_up()))
         begins = self._parts.site.begins() if self._parts is not None else ()
         return Outcome(replies=tuple(replies), calls=tuple(calls), begins=begins)
 
     def next_s(self) -> int | None:
         """By when time must be told again, if nothing else happens."""
-        instants = [self._agenda.next_s()]
+        instants = [self._agenda.next_s(), self._now_s if self._searches.is_busy else None]
         if not self._store_trouble:
             instants.append(self._batch.due_s)
         if self._parts is not None:
@@ -180,6 +181,8 @@ class Desk:
         return tuple(filter(None, (self._store_trouble, self._doubt, self._batch.trouble(self._now_s))))
 
     def _asked(self, asked: Asked, programs: list[AskProgram]) -> None:
+        if self._searches.join(asked):
+            return
         answer = self._answer(asked, None, is_judged=False)
         if isinstance(answer, AskProgram):
             self._parked[asked.ticket] = asked
@@ -187,11 +190,13 @@ class Desk:
         else:
             self._settle(Inquiry(asked), answer)
 
-    def _settle(self, inquiry: Inquiry, answer: Answer | AskProgram | Doubtful) -> None:
-        """A request is answered, or its nodes are asked first."""
+    def _settle(self, inquiry: Inquiry, answer: Answer | AskProgram | Doubtful | OfferSearch) -> None:
+        """A request is answered, or its nodes are asked first, or offers are looked for."""
         assert not isinstance(answer, AskProgram)
         if isinstance(answer, Doubtful):
             self._inquiries.begin(inquiry, answer.nodes, self._now_s)
+        elif isinstance(answer, OfferSearch):
+            self._replies += self._searches.begin(inquiry.asked, answer)
         else:
             self._replies.append(Replied(ticket=inquiry.asked.ticket, answer=answer))
 
@@ -205,7 +210,7 @@ class Desk:
 
     def _answer(
         self, asked: Asked, program: PolicyRefusal | None, *, is_judged: bool, is_sure: bool = False
-    ) -> Answer | AskProgram | Doubtful:
+    ) -> Answer | AskProgram | Doubtful | OfferSearch:
         request, caller, dispatch = asked.request, asked.caller, self._dispatch
         if isinstance(request, ShowStatus):
             return self._status()
@@ -326,8 +331,7 @@ class Desk:
 
     def _find(self, source: str, findings: Iterable[str]) -> None:
         self._findings[source] = tuple(findings)
-        for _ in self._findings[source]:
-            self._meter.count("outrider_reconcile_findings_total", "difference")
+        self._meter.count("outrider_reconcile_findings_total", "difference", by=len(self._findings[source]))
 
     def _carried(self, effect: Effect, result: object) -> None:
         """An effect has been carried out on the batch system, or has failed."""
@@ -395,6 +399,8 @@ class Desk:
             self._parts.repair.mend()
             if not (is_asked and self._parts.jobs.is_busy):
                 self._parts.jobs.run()
+            if not is_asked:
+                self._replies += self._searches.go_on()
             self._parts.rooms.tell()
 
     def _compare(self) -> None:
@@ -449,6 +455,7 @@ class Desk:
             self._read()
 
     def _read(self) -> None:
+        self._replies += self._searches.give_up()
         self._parts = self._dispatch = None
         self._seen_nodes = ()
         try:
@@ -485,14 +492,9 @@ class Desk:
 
     def _status(self) -> Answer:
         return status_of(
-            self._parts,
-            self._settings,
-            self._orders,
-            now_s=self._now_s,
-            started_s=self._started_s,
-            batch_system=self._batch_system,
-            troubles=self.troubles,
-            seen_s=self._batch.seen_s,
+            self._parts, self._settings, self._orders,
+            now_s=self._now_s, started_s=self._started_s, batch_system=self._batch_system,
+            troubles=self.troubles, seen_s=self._batch.seen_s,
             nodes_up=sum(each.state is NodeState.UP for each in self._node_list.values()),
             decided=dict(self._decided),
-        )
+        )  # fmt: skip

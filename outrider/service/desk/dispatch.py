@@ -13,6 +13,7 @@ from outrider.service.answers import Answer, Decision, JobDetails, ReservationLi
 from outrider.service.answers.leases import EventTaken, OptionView
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.jobs.interruption import machine_orders
+from outrider.service.desk.leases.offer_searches import OfferSearch, Slices
 from outrider.service.desk.leases.options import chosen_way
 from outrider.service.desk.leases.pieces import PiecesAdmission
 from outrider.service.desk.leases.roles import RolesAdmission
@@ -123,7 +124,7 @@ class RequestDispatch:
         *,
         is_judged: bool,
         is_sure: bool = False,
-    ) -> Answer | AskProgram | Doubtful:
+    ) -> Answer | AskProgram | Doubtful | OfferSearch:
         """Reserve, plan or modify; or first the site's own program is to be asked, or its nodes."""
         request, caller = asked.request, asked.caller
         assert isinstance(request, DECIDED)
@@ -169,29 +170,37 @@ class RequestDispatch:
             judged = self._judged(request, wish, program, is_sure=is_sure)
             if not isinstance(judged, Judged):
                 return judged
-            decision = self._with_offers(request, wish, judged, program)
-            answer: Answer = replace(decision, options=ways) if ways else decision
-            if request.is_plan:
-                return answer
-        else:
-            assert live is not None
-            answer = self._modify(live, wish, request, program)
+            decision = replace(judged.decision, options=ways) if ways else judged.decision
+            if not request.is_plan:
+                self._remember(caller, request, decision)
+            return self._searched(request, wish, replace(judged, decision=decision), program)
+        assert live is not None
+        answer = self._modify(live, wish, request, program)
         if isinstance(answer, Decision):
             self._remember(caller, request, answer)
         return answer
 
-    def _with_offers(
+    def _searched(
         self, request: Reserve, wish: Wish, judged: Judged, program: PolicyRefusal | None
-    ) -> Decision:
-        """What was decided; of a refusal, with what would be accepted instead."""
+    ) -> Decision | OfferSearch:
+        """What was decided; of a refusal, it is looked for what would be accepted instead."""
+        negotiation, decision = self._parts.negotiation, judged.decision
         if judged.rejected is None:
             if not request.is_plan:
-                self._parts.negotiation.drop_offers(wish.caller)
-            return judged.decision
+                negotiation.drop_offers(wish.caller)
+            return decision
         # What the site's own program would say of other terms is not known.
-        if program is not None:
-            return judged.decision
-        return self._parts.negotiation.refused(request, wish, judged.decision, judged.rejected)
+        search = None if program else negotiation.search(request, wish, decision, judged.rejected)
+        if search is None or not request.key or request.is_plan:
+            return search or decision
+        return replace(search, slices=self._remembered(request, wish.caller, search.slices))
+
+    def _remembered(self, request: Reserve, caller: Caller, slices: Slices) -> Slices:
+        """Whoever asks the same again is told the offers, too, once they are found."""
+        decision = yield from slices
+        changed = self._stored(request, caller, decision)
+        self.site.write(lambda promise: promise.change_answer(changed))
+        return decision
 
     def change(
         self, request: Cancel | Trigger | SignedCall | MachineRequest, caller: Caller, store_trouble: str
@@ -373,15 +382,18 @@ class RequestDispatch:
         if not request.key or is_only_counted or request.is_plan:
             # What is refused and not remembered is decided anew when it is asked again.
             return
-        answer = StoredAnswer(
+        answer = self._stored(request, caller, decision)
+        self.unwritten[caller.uid, request.key] = answer
+        site.write(lambda promise: promise.answer(answer))
+
+    def _stored(self, request: Reserve | Modify, caller: Caller, decision: Decision) -> StoredAnswer:
+        return StoredAnswer(
             uid=caller.uid,
             key=request.key,
             request_hash=request.request_hash,
             text=write_decision(decision),
-            at_s=site.now_s,
+            at_s=self.site.now_s,
         )
-        self.unwritten[caller.uid, request.key] = answer
-        site.write(lambda promise: promise.answer(answer))
 
 
 def _canceller(live: Live, caller: Caller) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMES", "Entrance", "look"]
 
-FORMATS = ("squashfs", "sif")
+FORMATS = ("squashfs", "sif", "bundle")
 CLOSED = (401, 403, 404)
 """What a registry says of what not everybody may pull; some say that it is not there."""
 
@@ -105,8 +105,8 @@ def look(location: Location, entrance: Entrance, image_format: str = "") -> Foun
     wanted = image_format or converter.default_format
     if wanted not in FORMATS:
         raise ImageTrouble(
-            f"the image {reference} is a container image, of which squashfs or sif is made, not {wanted}: "
-            "correct its format"
+            f"the image {reference} is a container image, of which squashfs, sif or bundle is made, "
+            f"not {wanted}: correct its format"
         )
     recipe = converter.recipe(found.manifest, wanted, seen.scope)
     return _brought(seen, found.container, recipe, converter, entrance.uid)

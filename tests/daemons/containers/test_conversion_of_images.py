@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -189,3 +190,34 @@ def test_who_asks_too_early_hears_how_long_it_takes_by_what_was_measured(
     eventually("the conversion ends", lambda: again.converter.shared.held_by(61001) == 0, lambda: words)
 
     assert re.search(r", and it takes about [1-9][0-9]* s", words), words
+
+
+def test_bundle_has_the_image_below_what_a_runtime_reads(
+    head: Head, registry: Registry, tmp_path: Path
+) -> None:
+    settings = {
+        "Env": ["PATH=/opt/bin"],
+        "Entrypoint": ["/opt/bin/run"],
+        "Cmd": ["x"],
+        "WorkingDir": "/inside",
+    }
+    data = layer(
+        entry("data", b"content"),
+        entry("config.json", b"the image's own"),
+        entry("up", kind=SYMLINK, target="/data"),
+    )
+    image = head.ask(push(registry, "team/bundle", [data], settings=settings), "bundle")
+    tree = unpacked(head.path(image), tmp_path)
+
+    assert image.format == "bundle"
+    assert sorted(path.name for path in tree.iterdir()) == ["config.json", "rootfs"]
+    assert (tree / "rootfs/data").read_bytes() == b"content"
+    assert (tree / "rootfs/config.json").read_bytes() == b"the image's own"
+    assert os.readlink(tree / "rootfs/up") == "/data"
+    process = json.loads((tree / "config.json").read_text())["process"]
+    assert (process["args"], process["env"], process["cwd"]) == (
+        ["/opt/bin/run", "x"],
+        ["PATH=/opt/bin"],
+        "/inside",
+    )
+    assert (tree / "rootfs/proc").is_dir(), "a runtime cannot make it in a read-only image"

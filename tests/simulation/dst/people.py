@@ -270,6 +270,7 @@ class People:
             answers: list[Answer] = []
             errand.then = answers.append
             self._ask(errand)
+            self._office.go_on_until(lambda: bool(answers))  # noqa: B023 - it is called at once
             found.append(answers[0] if answers else None)
             if not answers:
                 # It may have been carried out: what comes of it is learnt by asking again.

@@ -22,7 +22,7 @@ from tests.simulation.dst.simulation import Run, simulate
 SEEDS = int(os.environ.get("OUTRIDER_DST_SEEDS", few(160)))
 A_PART = 20
 FIRST_AND_LAST = 12
-SOMEBODY_MOVES = 43
+SOMEBODY_MOVES = 39
 """A world in which a lease with a deadline makes way for others."""
 PRINT_DIGESTS = f"""
 from tests.simulation.dst.simulation import simulate

@@ -41,9 +41,10 @@ class ConversionsSection(Section):
         description="clusters: where nodes fetch from the head what it has made: an address of the head that "
         "they reach, and a free port; without it container images are refused there",
     )
-    format: Literal["squashfs", "sif"] = Field(
+    format: Literal["squashfs", "sif", "bundle"] = Field(
         "squashfs",
-        description="what is made of an image whose user does not say: squashfs, or sif for Apptainer",
+        description="what is made of an image whose user does not say: squashfs, sif for Apptainer, or "
+        "bundle for Slurm's own containers",
     )
     compression: Literal["gzip", "lz4", "xz", "zstd"] = Field(
         "gzip", description="how it is packed; the nodes' kernels or squashfuse have to know it"

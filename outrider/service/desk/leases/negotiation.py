@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.core.alternatives import Alternative, alternatives
+from outrider.core.alternatives import Alternative, Question, alternatives, can_wait
 from outrider.core.model import Workspace
 from outrider.core.nodes.free_lengths import longest_free
 from outrider.core.reservations.admission import Rejected
@@ -13,6 +13,7 @@ from outrider.metadata.conversion import deployment_of
 from outrider.metadata.notation.hostlists import fold
 from outrider.service.answers import Decision, Trouble
 from outrider.service.answers.leases import Offer
+from outrider.service.desk.leases.offer_searches import OfferSearch, Slices
 from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.state.offers import HeldNames, HeldOffers
 from outrider.service.desk.state.site import Site
@@ -44,29 +45,64 @@ class Negotiation:
         """Whose request is accepted needs none any more."""
         self._offers.drop(caller.uid)
 
-    def refused(self, request: Reserve, wish: Wish, decision: Decision, rejected: Rejected) -> Decision:
-        """A refusal, with what would be accepted instead."""
+    def search(
+        self, request: Reserve, wish: Wish, decision: Decision, rejected: Rejected
+    ) -> OfferSearch | None:
+        """What would be accepted instead is looked for, in slices; None if it is not."""
         if wish.document.open is not None:
             # Its start is not its own to choose.
-            return decision
+            return None
         if not wish.caller.is_admin and self._site.refusals.is_full(wish.caller.uid):
             # To look for offers takes longer than to refuse, and nobody has as much of that as they like.
-            return decision
-        found = alternatives(
-            wish.workspace,
-            rejected,
-            lambda workspace, tells_earliest: self._ask(wish, workspace, tells_earliest=tells_earliest),
-            self._site.now_s,
-            self._site.settings.offers_held_s,
-            None if rejected.refusal.room is None else self._lengths(wish.workspace),
-        )
+            return None
+        # The number of the last decision on the disk: the refusal that is decided now gets a later one.
+        slices = self._slices(request, wish, decision, rejected, self._site.store.last_decision())
+        return OfferSearch(decision=decision, slices=slices)
+
+    def _slices(
+        self, request: Reserve, wish: Wish, decision: Decision, rejected: Rejected, serial: int
+    ) -> Slices:
+        """Each takes at most the time of one decision. Others may be dealt with in between."""
+        site, held_s = self._site, self._site.settings.offers_held_s
+        began = site.writes, site.now_s
+        lengths = None if rejected.refusal.room is None else self._lengths(wish.workspace)
+        yield
+        search, answer = alternatives(wish.workspace, rejected, held_s, lengths), None
+        while True:
+            try:
+                question = next(search) if answer is None else search.send(answer)
+            except StopIteration as ended:
+                found: tuple[Alternative, ...] = ended.value
+                break
+            answer = self._ask(wish, rejected, question)
+            yield
+        if (site.writes, site.now_s) != began:
+            # Others may have taken what was found first.
+            kept: list[Alternative] = []
+            for each in found:
+                still = self._ask(wish, rejected, Question(workspace=each.workspace))
+                if isinstance(still, ReservationPlan):
+                    kept.append(replace(each, plan=still))
+                yield
+            found = tuple(kept)
+        return self._told(request, wish, decision, found, serial)
+
+    def _told(
+        self,
+        request: Reserve,
+        wish: Wish,
+        decision: Decision,
+        found: tuple[Alternative, ...],
+        serial: int,
+    ) -> Decision:
+        """The refusal with what was found, which is held."""
         held = HeldNames()
         if not request.is_plan:
             terms = [
                 (each, replace(_with_terms(request, each.workspace), offered_price=self._price(each)))
                 for each in found
             ]
-            held = self._offers.hold(wish.caller, terms, self._site.now_s, self._serial())
+            held = self._offers.hold(wish.caller, terms, self._site.now_s, serial)
         names = held.names or ("",) * len(found)
         return replace(
             decision,
@@ -75,14 +111,15 @@ class Negotiation:
             are_offers_protected=held.is_protected,
         )
 
-    def _serial(self) -> int:
-        """The number of the last decision on the disk: the refusal that is decided now gets a later one."""
-        return self._site.store.last_decision()
-
-    def _ask(self, wish: Wish, workspace: Workspace, *, tells_earliest: bool) -> ReservationPlan | Rejected:
-        """What other terms would be answered. The site's own program is asked when they are accepted."""
-        asked = replace(wish, workspace=workspace)
-        return self._admission.answer(asked, None, tells_earliest=tells_earliest)
+    def _ask(self, wish: Wish, rejected: Rejected, question: Question) -> ReservationPlan | Rejected:
+        """What other terms would be answered, as long as offers are held. The site's own program is asked
+        when they are accepted."""
+        asked = replace(wish, workspace=question.workspace)
+        answer = self._admission.answer(asked, None, tells_earliest=question.tells_earliest)
+        until_s = self._site.now_s + self._site.settings.offers_held_s
+        if isinstance(answer, ReservationPlan) and not can_wait(answer, until_s):
+            return Rejected(refusal=rejected.refusal)
+        return answer
 
     def _lengths(self, workspace: Workspace) -> list[int] | None:
         """For how long there is room for one instance, for two, and so on; None if that depends on more than

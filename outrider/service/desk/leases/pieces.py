@@ -9,19 +9,23 @@ some time more at its ends. What is free as a whole is had as a whole; a piece i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from outrider.core.model import LeasePiece, Workspace
-from outrider.core.reservations.admission import Rejected
-from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.splitting import plan_split
 from outrider.core.reservations.trial import Trial
 from outrider.metadata.conversion import deployment_of
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.joblines import GRACE_S
-from outrider.metadata.notation.hostlists import fold
 from outrider.service.answers import Decision, Trouble
-from outrider.service.answers.leases import Occurrence
+from outrider.service.desk.leases.together import (
+    Tried,
+    in_turn,
+    occurrence_of,
+    plans_of,
+    settled,
+    sum_of,
+)
 from outrider.service.desk.reservations.admission import Doubtful, Doubts, Judged, ReservationAdmission
 from outrider.service.desk.reservations.making_way import MOVABLE
 from outrider.service.desk.state.documents import name_of_piece
@@ -35,15 +39,6 @@ NOTE = (
     "its jobs go on from one piece to the next only with preemptible: requeue in their lines; the others end "
     "with their piece"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Tried:
-    """One piece, and what the core says of it."""
-
-    wish: Wish
-    answer: ReservationPlan | Rejected
-    price: int | None
 
 
 def overhead_s(settings: Settings) -> int:
@@ -113,81 +108,27 @@ class PiecesAdmission:
     ) -> Judged | Doubtful | None:
         """None if one of them cannot be had, as it would be by the policies."""
         trial = Trial(self._site.book, self._site.now_s)
-        tried = self._try(trial, wish, program, pieces)
-        plans = [each.answer for each in tried if isinstance(each.answer, ReservationPlan)]
-        if len(plans) < len(pieces):
+        wishes = [_wish_of(wish, number, piece, len(pieces)) for number, piece in enumerate(pieces, 1)]
+        tried = in_turn(self._admission, trial, wishes, program)
+        if len(plans_of(tried)) < len(pieces):
             trial.undo()
             return None
-        doubtful: dict[str, int] = {}
-        for plan in () if request.is_plan else plans:
-            for node, needed in doubts(plan).items():
-                doubtful[node] = max(doubtful.get(node, 0), needed)
-        decision = self._decision(wish, tried)
-        if doubtful or request.is_plan:
-            trial.undo()
-        if doubtful:
-            return Doubtful(nodes=doubtful)
-        if request.is_plan:
-            return Judged(decision=replace(decision, name=""))
-        for each in tried:
-            assert isinstance(each.answer, ReservationPlan)
-            self._admission.enter(each.wish, each.answer)
-        self._admission.note("reserve", decision.name, decision, wish.caller)
-        return Judged(decision=decision)
+        return settled(self._admission, trial, request, wish, tried, self._decision(wish, tried), doubts)
 
-    def _try(
-        self, trial: Trial, wish: Wish, program: PolicyRefusal | None, pieces: Sequence[LeasePiece]
-    ) -> list[_Tried]:
-        """One after the other, until one is refused. The price is that of all together."""
-        found: list[_Tried] = []
-        plans: tuple[ReservationPlan, ...] = ()
-        spent = 0
-        for number, piece in enumerate(pieces, 1):
-            workspace = _workspace_of(wish.workspace, number, piece)
-            document = replace(
-                wish.document, series=wish.workspace.name, occurrence=number, pieces=len(pieces)
-            )
-            left = None if wish.most_price is None else wish.most_price - spent
-            asked = replace(wish, workspace=workspace, document=document, beside=plans, most_price=left)
-            answer = self._admission.answer(asked, program, tells_earliest=False)
-            price: int | None = None
-            if isinstance(answer, ReservationPlan):
-                price = self._admission.price(asked, answer)
-                spent += price or 0
-                plans = (*plans, answer)
-                trial.place(answer)
-            found.append(_Tried(asked, answer, price))
-            if isinstance(answer, Rejected):
-                break
-        return found
-
-    def _decision(self, wish: Wish, tried: Sequence[_Tried]) -> Decision:
+    def _decision(self, wish: Wish, tried: Sequence[Tried]) -> Decision:
         """The answer to all: as to the first, with all of them."""
-        decision = self._admission.decision(tried[0].wish, tried[0].answer)
-        prices = [each.price for each in tried if each.price is not None]
         return replace(
-            decision,
+            self._admission.decision(tried[0].wish, tried[0].answer),
             name=wish.workspace.name,
-            price=sum(prices) if prices else None,
+            price=sum_of(tried),
             notes=(*wish.notes, NOTE),
-            occurrences=tuple(self._occurrence(each) for each in tried),
+            occurrences=tuple(occurrence_of(self._site, each) for each in tried),
         )
 
-    def _occurrence(self, tried: _Tried) -> Occurrence:
-        workspace, answer = tried.wish.workspace, tried.answer
-        assert workspace.start_s is not None
-        nodes = self._site.book.timeline.nodes
-        fits = answer.fits if isinstance(answer, ReservationPlan) else ()
-        return Occurrence(
-            name=workspace.name,
-            number=tried.wish.document.occurrence,
-            result="accepted",
-            start_s=workspace.start_s,
-            end_s=workspace.start_s + workspace.duration_s,
-            nodes=fold(nodes[chosen.node].name for chosen in fits),
-            reason="",
-            price=tried.price,
-        )
+
+def _wish_of(wish: Wish, number: int, piece: LeasePiece, count: int) -> Wish:
+    document = replace(wish.document, series=wish.workspace.name, occurrence=number, pieces=count)
+    return replace(wish, workspace=_workspace_of(wish.workspace, number, piece), document=document)
 
 
 def _workspace_of(workspace: Workspace, number: int, piece: LeasePiece) -> Workspace:

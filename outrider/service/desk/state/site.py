@@ -184,6 +184,8 @@ class Site:
         self.moving: dict[int, Moving] = {}
         self.stirred: set[str] = set()
         """Reservations that may begin and could not before, perhaps, or the other way round."""
+        self.writes = 0
+        """How often anything was written: what was found out before may not be so any more."""
         self._writes: list[Write] = []
         self._light_writes: list[LightWrite] = []
         self._touched: set[int] = set()
@@ -364,6 +366,7 @@ class Site:
         ended = {number: state for number, state in ended.items() if self.store.transfer(number) is not None}
         if not (writes or touched or ended or done):
             return
+        self.writes += 1
         transfers = (*(keep_transfers(self.book, self.now_s, touched) if touched else ()), *done)
         if len(light) == len(writes):
             with self.store.progress() as progress:

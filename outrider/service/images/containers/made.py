@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cachemgr.base.clock import WallClock
-from cachemgr.base.disk import RealDisk, replace_file
+from cachemgr.base.disk import RealDisk, drop_drafts, replace_file
 from cachemgr.base.ownfolder import OwnFolder
 from cachemgr.base.sizes import in_words
 from outrider.service.images.containers.faults import ConversionFault
@@ -85,6 +85,7 @@ class MadeImages:
             RealDisk().remove_all(str(self.folder / "work" / name))
         for left in (self.folder / "layers").glob("*.part"):
             left.unlink()
+        drop_drafts(RealDisk(), str(self.folder / "records"))
         self._drop_leftovers()
         for record in (self.folder / "records").glob("*.json"):
             self._note(record)

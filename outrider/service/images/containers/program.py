@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from cachemgr.base.clock import SystemClock
 from outrider.service.images.containers import sif
 from outrider.service.images.containers.archive import Archive
+from outrider.service.images.containers.bundle import enclose
 from outrider.service.images.containers.faults import ConversionFault
 from outrider.service.images.containers.settings import add_settings, read_settings
 from outrider.service.images.containers.streaming import newest_s, unpacked_bytes, write_archive
@@ -238,6 +239,8 @@ def convert(order: ConversionOrder) -> dict[str, object]:
         finally:
             layer.close()
     add_settings(tree, settings, order.format)
+    if order.format == "bundle":
+        enclose(tree, settings)
     progress.begin("writing")
     _write(order, tree, progress)
     if order.format == "sif":

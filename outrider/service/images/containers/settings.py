@@ -70,7 +70,7 @@ def add_settings(tree: Tree, settings: ImageSettings, image_format: str) -> None
         tree.add_missing(name, is_folder=False)
     if image_format == "sif":
         _add_apptainer(tree, settings)
-    else:
+    elif image_format == "squashfs":
         lines = "".join(f"{name}={value}\n" for name, value in settings.variables if "\n" not in value)
         tree.add("etc/environment", lines.encode("utf-8", "surrogateescape"))
         tree.add("ch/environment", lines.encode("utf-8", "surrogateescape"))

@@ -90,6 +90,10 @@ class Tree:
         parent = self._folder(tuple(folders), OWN, "the converter", is_forced=True)
         self._set(parent, base, TreeNode(OWN, 0o777, 0, target=target))
 
+    def enclose(self, name: str) -> None:
+        """Let everything so far be in a folder of that name."""
+        self.root = TreeNode(OWN, children={name: self.root})
+
     def walk(self) -> Iterator[tuple[str, TreeNode]]:
         """Everything but the root with its path, folders before what is in them, in order of names."""
         waiting = [("", self.root)]

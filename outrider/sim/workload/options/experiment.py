@@ -164,7 +164,7 @@ def carry_out(
         served=len(served),
         value=value + sum(each.value for each in discarded),
         served_value=value,
-        wait_s=fmean(each.start_s - each.request.arrival_s for each in served) if served else 0.0,
+        wait_s=fmean(max(0, each.start_s - each.request.arrival_s) for each in served) if served else 0.0,
         utilisation=100 * used / cpus if cpus else 0.0,
     )
 

@@ -77,7 +77,8 @@ class Drawing(Enum):
     is looked at when it ends."""
     BOUNDED = "bounded"
     """Whole minutes; numbers of VMs rounded down, a time shortened by no more than was added, no option
-    larger than the cluster; bids for a VM, whatever its time; requests come when an interval begins."""
+    larger than the cluster; bids for a VM, whatever its time; an interval's load within 40 % of the average;
+    who arrives within an interval is known when it begins."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,10 +97,11 @@ class Load:
             return f"{self.pattern}:1 of {self.low:.0%} and {self.high:.0%}"
         return f"{self.average:g}"
 
-    def of(self, interval: int, random: Random) -> float:
+    def of(self, interval: int, random: Random, *, is_relative: bool = False) -> float:
         if self.pattern:
             return self.high if interval % (self.pattern + 1) == self.pattern else self.low
-        return random.uniform(self.average - self.spread, self.average + self.spread)
+        spread = self.spread * (self.average if is_relative else 1)
+        return random.uniform(self.average - spread, self.average + spread)
 
 
 def cluster(times: int = 1) -> tuple[Node, ...]:
@@ -130,7 +132,8 @@ def requests(
     found: list[list[Request]] = []
     owed, number = 0.0, 0
     for interval in range(intervals):
-        target = load.of(interval, random) + (owed if overshoot is Overshoot.CARRIED else 0.0)
+        target = load.of(interval, random, is_relative=is_bounded)
+        target += owed if overshoot is Overshoot.CARRIED else 0.0
         arrived = []
         while target > 0:
             number += 1
@@ -148,7 +151,7 @@ def requests(
 def _request(
     name: str, ways: Sequence[tuple[VmType, int, int]], from_s: int, random: Random, *, is_bounded: bool
 ) -> Request:
-    arrival_s = from_s if is_bounded else from_s + random.randrange(INTERVAL_S)
+    arrival_s = from_s + random.randrange(INTERVAL_S)
     longest_s = max(time_s for _, _, time_s in ways)
     bids = [
         random.uniform(kind.low_bid, kind.high_bid) * count * (1 if is_bounded else time_s / MINUTE_S)
@@ -185,7 +188,7 @@ def _bounded(random: Random, nodes: Sequence[Node]) -> list[tuple[VmType, int, i
         before = ways[-1][1]
         amount *= random.uniform(1, 3)
         time_s /= random.uniform(1, int(amount) / before)
-        ways.append((kind, int(amount), max(1, round(time_s))))
+        ways.append((kind, int(amount), max(1, round(time_s / MINUTE_S)) * MINUTE_S))
     needs = kind.resources.amounts
     most = min(sum(node.capacity[name] for node in nodes) // amount for name, amount in needs)
     return _without_repetition([way for way in ways if way[1] <= most])

@@ -15,7 +15,7 @@ from tests.daemons import mixed_load
 from tests.daemons.gridengine.service.conftest import JOBS, LINK_BYTES_PER_S, NODES, RATE_BITS_PER_S, TIMINGS
 from tests.daemons.gridengine.service.jobs import advances
 from tests.daemons.gridengine.service.test_jobs_in_turn import queues
-from tests.daemons.mixed_load import JobWish, Promise, Record, drawn, faults, play
+from tests.daemons.mixed_load import JobWish, Promise, Record, drawn, faults, pace_of, play, stretched
 
 SCHEDULE = {"queues": ["all.q"], "backfilling": "easy"}
 KINDS = ("fixed", "recurring", "deadline", "preemptible", "immediate")
@@ -110,11 +110,12 @@ class GridEngineLoad:
 
 def check_load(site: GridEngineSite, *, seed: int, jobs: int, leases: int, span_s: float) -> None:
     batch, image = GridEngineLoad(site), mixed_load.install(site)
+    pace = pace_of(batch, image)
     wishes = drawn(seed, jobs=jobs, leases=leases, kinds=KINDS, span_s=span_s, lasts_s=LASTS_S)
 
-    story = play(batch, image, wishes)
+    story = play(batch, image, stretched(wishes, pace), pace)
 
-    assert faults(batch, story, wishes) == [], f"{story.refused}\n{site.logs()}"
+    assert faults(batch, story, wishes) == [], f"pace {pace:.1f}, {story.refused}\n{site.logs()}"
     assert {each.kind for each in story.promises} == set(KINDS), story.refused
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -58,8 +58,10 @@ class Shelf:
                 self._site.cluster.write(HOST, f"{FOLDER}/{each.relative_to(data)}", each.read_bytes())
         shutil.rmtree(data)
 
-    def push_container(self, name: str, layers: list[bytes]) -> str:
-        push(self._here, f"team/{name}", layers)
+    def push_container(
+        self, name: str, layers: list[bytes], settings: Mapping[str, object] | None = None
+    ) -> str:
+        push(self._here, f"team/{name}", layers, settings=settings)
         self._carry()
         return f"docker://{REGISTRY}/team/{name}:v1"
 

@@ -16,7 +16,7 @@ from testbed.clustersite import ServedImage
 from testbed.site import OutriderSite, site_cluster
 from testbed.slurm import HEAD
 from tests.daemons import mixed_load
-from tests.daemons.mixed_load import JobWish, Promise, Record, drawn, faults, play
+from tests.daemons.mixed_load import JobWish, Promise, Record, drawn, faults, pace_of, play, stretched
 from tests.daemons.slurm.service.conftest import (
     JOBS,
     LINES,
@@ -140,11 +140,12 @@ class SlurmLoad:
 def check_load(site: OutriderSite, *, seed: int, jobs: int, leases: int, span_s: float) -> None:
     batch, image = SlurmLoad(site), mixed_load.install(site)
     site.cluster.wait_idle(SETTLE_S)
+    pace = pace_of(batch, image)
     wishes = drawn(seed, jobs=jobs, leases=leases, kinds=KINDS, span_s=span_s)
 
-    story = play(batch, image, wishes)
+    story = play(batch, image, stretched(wishes, pace), pace)
 
-    assert faults(batch, story, wishes) == [], f"{story.refused}\n{site.logs()}"
+    assert faults(batch, story, wishes) == [], f"pace {pace:.1f}, {story.refused}\n{site.logs()}"
     assert {each.kind for each in story.promises} == set(KINDS), story.refused
 
 

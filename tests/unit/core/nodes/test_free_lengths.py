@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from outrider.core.alternatives import AlternativeKind, alternatives
+from outrider.core.alternatives import Alternative, AlternativeKind, Question, alternatives
 from outrider.core.model import Node, Resources, Workspace
 from outrider.core.nodes.free_lengths import longest_free
 from outrider.core.nodes.node_timeline import FOREVER
@@ -73,13 +73,23 @@ def test_shorter_time_that_is_offered_is_the_longest_for_which_nodes_are_free(
     rejected = Rejected(refusal=Refusal(cause=Cause.SLOTS, start_s=100, end_s=2500, room=2))
     asked: list[tuple[int, int]] = []
 
-    def ask(wanted: Workspace, tells_earliest: bool) -> ReservationPlan | Rejected:
+    def answer(question: Question) -> ReservationPlan | Rejected:
+        wanted = question.workspace
         asked.append((wanted.instances, wanted.duration_s))
         if lengths[wanted.instances - 1] < wanted.duration_s:
             return rejected
         return ReservationPlan(workspace=wanted, start_s=100, end_s=100 + wanted.duration_s, fits=())
 
-    found = alternatives(workspace, rejected, ask, 0, lengths=lengths)
+    def searched() -> tuple[Alternative, ...]:
+        search = alternatives(workspace, rejected, lengths=lengths)
+        question = next(search)
+        while True:
+            try:
+                question = search.send(answer(question))
+            except StopIteration as ended:
+                return tuple(ended.value)
+
+    found = searched()
 
     told = {each.kind: each.workspace.duration_s for each in found}
     assert told.get(AlternativeKind.SHORTER) == shorter_s
