@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 import shutil
 import subprocess
 import sys
@@ -42,7 +41,7 @@ def head(root: Path, wheels: Path, python: str = "python3") -> None:
     # Where `outrider init` looks for hooks and filters.
     (libraries / "share").rename(root / HEAD / "share")
     programs = folder(root, f"{HEAD}/bin")
-    (programs / "python3").symlink_to(f"/usr/bin/{python}")
+    (programs / "python3").symlink_to(f"../../../../bin/{python}")
     (programs / "python").symlink_to("python3")
     (root / HEAD / "pyvenv.cfg").write_text(_CONFIGURATION)
     for name, module in PROGRAMS.items():
@@ -69,7 +68,8 @@ def node(root: Path) -> None:
     write(root / "usr/lib/outrider/hook.py", (ROOT / "cachemgr/hook.py").read_text())
     write(root / "usr/lib/outrider/machine", (ROOT / "prolog/machine").read_text(), 0o755)
     unit = (NODE_UNITS / "cachemgr.service").read_text().replace("man:systemd.service(5)", "man:cachemgr(8)")
-    unit = re.sub(r"(?m)^ExecStart=.*$", "ExecStart=/usr/sbin/cachemgr serve", unit)
+    command = next(line for line in unit.splitlines() if line.startswith("ExecStart="))
+    unit = unit.replace(command, "ExecStart=/usr/sbin/cachemgr serve")
     write(root / "usr/lib/systemd/system/cachemgr.service", unit)
     _system_files(root, NODE_UNITS, "outrider", "cachemgr")
     example = (NODE_UNITS / "cachemgr.conf").read_text()

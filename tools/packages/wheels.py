@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -55,20 +56,11 @@ def requirements(folder: Path) -> str:
 def installed(wheels: Path, target: Path, python: str) -> None:
     """All of them for one Python, each with the hash that is written down."""
     platforms = [f"--platform={each}" for each in (PLATFORM, *OLDER)]
-    pip(
-        *(
-            "install",
-            "--upgrade",
-            "--no-index",
-            "--find-links",
-            str(wheels),
-            "--require-hashes",
-            "--no-compile",
-            "--no-deps",
-        ),
-        *(f"--python-version={python}", "--implementation=cp", "--only-binary=:all:", *platforms),
-        *("--target", str(target), "-r", str(wheels / "requirements.txt")),
-    )
+    of_python = (f"--python-version={python}", "--implementation=cp", "--only-binary=:all:", *platforms)
+    from_here = ("--no-index", "--find-links", str(wheels), "--require-hashes", "--no-deps")
+    listed = ("-r", str(wheels / "requirements.txt"))
+    shutil.rmtree(target, ignore_errors=True)
+    pip("install", "--no-compile", *from_here, *of_python, "--target", str(target), *listed)
 
 
 def pip(*words: str) -> None:
