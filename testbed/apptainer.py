@@ -88,7 +88,7 @@ def running(given: Path, program: str, words: Sequence[str]) -> list[str]:
 
 def _install() -> str:
     for name in ("upper", "work", "root"):
-        # What an earlier installation has put there stays, and more comes to it; of a broken one nothing stays.
+        # More comes to what an earlier installation has put there; of a broken one nothing stays.
         if not (PLACE / "installed").exists():
             shutil.rmtree(PLACE / name, ignore_errors=True)
         (PLACE / name).mkdir(exist_ok=True)

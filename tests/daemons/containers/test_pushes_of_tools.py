@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ TIMEOUT_S = 300
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Iterator[Path]:
+def work(tmp_path: Path) -> Path:
     """What an ordinary user works on: a folder with a SIF."""
     folder = tmp_path / "work"
     (folder / "tree/bin").mkdir(parents=True)
@@ -33,7 +32,7 @@ def work(tmp_path: Path) -> Iterator[Path]:
         file.write(sif.frame(image.stat().st_size - sif.IMAGE_AT, "amd64", bytes(16)))
     for path in (tmp_path, *folder.rglob("*"), folder):
         path.chmod(0o755)
-    yield folder
+    return folder
 
 
 def pushed_from_sid(work: Path, *words: str) -> None:
@@ -82,6 +81,7 @@ def test_container_image_that_is_pushed_is_converted_for_the_nodes(
 ) -> None:
     buildah, quiet = need("buildah"), ["--signature-policy", str(tmp_path / "policy.json")]
     target = f"docker://{registry.address}/team/{tool}:v1"
+    (tmp_path / "auth-0.json").write_text("{}")
     begun = ran([buildah, "from", *quiet, "scratch"], tmp_path)
     container = begun.stdout.strip()
     made = [
