@@ -101,8 +101,7 @@ class DeadlineNetwork:
         other nodes would be no better off."""
         first = transfers[0]
         assert first.deadline_s is not None
-        source = self.network.source(first.image.uri)
-        if self._is_full(source, first, now_s):
+        if all(self._is_full(source, first, now_s) for source in self.network.sources_for(first.image.uri)):
             return frozenset()
         full: dict[str, bool] = {}
         found = []
@@ -137,10 +136,11 @@ class DeadlineNetwork:
         """
         if transfer.deadline_s is None or transfer.release_s:
             raise ValueError(f"transfer {transfer.number} needs a deadline, and cannot have a release")
-        route = self.network.route(transfer.image.uri, transfer.nodes)
-        choices = [self._by_room(link, transfer, now_s) for link in route]
-        for lanes in islice(product(*choices), MOST_LANE_CHOICES):
-            entry = entry_of(replace(transfer, lanes=lanes))
+        hops = self.network.hops(transfer.image.uri, transfer.nodes)
+        choices = [self._by_room(hop, transfer, now_s) for hop in hops]
+        # The last varies first: that is to be the source, which may have mirrors.
+        for *others, source in islice(product(*choices[1:], choices[0]), MOST_LANE_CHOICES):
+            entry = entry_of(replace(transfer, lanes=(source, *others)))
             tried: dict[int, int] = {}
             if self._put(entry, now_s, tried):
                 for number, latest_s in tried.items():
@@ -150,9 +150,9 @@ class DeadlineNetwork:
                 self._lanes.set_latest(number, latest_s)
         return None
 
-    def _by_room(self, link: NetworkLink, transfer: Transfer, now_s: int) -> list[str]:
-        """A link's lanes, first those with most idle time before the transfer would have to begin."""
-        names = list(link.lane_names)
+    def _by_room(self, hop: Sequence[NetworkLink], transfer: Transfer, now_s: int) -> list[str]:
+        """The lanes of links, first those with most idle time before the transfer would have to begin."""
+        names = [lane for link in hop for lane in link.lane_names]
         if len(names) == 1:
             return names
         place, room = entry_of(transfer).place, {}
@@ -415,12 +415,13 @@ class DeadlineNetwork:
             entry.latest_s = self._lanes.latest_of(entry)
 
     def _on_lanes(self, transfer: Transfer) -> Transfer:
-        route = self.network.route(transfer.image.uri, transfer.nodes)
-        known = [lane for link in route for lane in link.lane_names if lane in transfer.lanes]
-        if len(known) == len(route) == len(transfer.lanes):
+        hops = self.network.hops(transfer.image.uri, transfer.nodes)
+        known = [lane for hop in hops for link in hop for lane in link.lane_names if lane in transfer.lanes]
+        if len(known) == len(hops) == len(transfer.lanes):
             return transfer
         # Those ahead of it have their lanes already, in which nobody's latest start is known yet.
-        return replace(transfer, lanes=tuple(self._shortest(link) for link in route))
+        return replace(transfer, lanes=tuple(map(self._shortest, hops)))
 
-    def _shortest(self, link: NetworkLink) -> str:
-        return min(link.lane_names, key=lambda lane: (len(self._lanes.rows.get(lane, ())), lane))
+    def _shortest(self, hop: Sequence[NetworkLink]) -> str:
+        lanes = [lane for link in hop for lane in link.lane_names]
+        return min(lanes, key=lambda lane: (len(self._lanes.rows.get(lane, ())), lane))

@@ -3,6 +3,8 @@
 Every source has a link: one of its own, or the site's. A group of nodes may stand behind a link of its
 own, and a relay passes an image on within a group before it goes to the next, so that it crosses each
 link once. A link has lanes: so many transfers at a time, each with an equal part of its rate.
+
+A mirror is a source that has the images of another one: a transfer comes from whichever has time.
 """
 
 from __future__ import annotations
@@ -49,14 +51,29 @@ def no_source(uri: str) -> str:
     return ""
 
 
+class MirrorAddresses(Protocol):
+    """Tells under which address a mirror has an image."""
+
+    def __call__(self, uri: str, source: str) -> str:
+        """Nothing if it does not have it."""
+
+
+def no_mirror(uri: str, source: str) -> str:
+    """Each image is at its own address alone."""
+    return ""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Network:
-    """A site's links. `groups` names the link in front of a node, if there is one."""
+    """A site's links. `groups` names the link in front of a node, if there is one, and `mirrors`, by the name
+    of a source, the links of those that have its images, too."""
 
     site: NetworkLink
     sources: Mapping[str, NetworkLink] = field(default_factory=dict)
     groups: Mapping[str, NetworkLink] = field(default_factory=dict)
+    mirrors: Mapping[str, tuple[NetworkLink, ...]] = field(default_factory=dict)
     source_of: SourceNames = no_source
+    address_at: MirrorAddresses = no_mirror
     node_rate_bytes_per_s: int | None = None
     """What one node can take, as its card and its disk go."""
     spread_s: int = 0
@@ -66,14 +83,28 @@ class Network:
         """The link that an image leaves its source by."""
         return self.sources.get(self.source_of(uri), self.site)
 
+    def sources_for(self, uri: str) -> tuple[NetworkLink, ...]:
+        """The links that an image can leave by: its source's, and those of mirrors that have it."""
+        first = self.source(uri)
+        mirrors = self.mirrors.get(first.name, ())
+        return (first, *(each for each in mirrors if self.address_at(uri, each.name)))
+
+    def address(self, uri: str, lanes: Sequence[str]) -> str:
+        """Where a transfer that has these lanes finds its image."""
+        for link in self.sources_for(uri)[1:]:
+            if not set(link.lane_names).isdisjoint(lanes):
+                return self.address_at(uri, link.name)
+        return uri
+
+    def hops(self, uri: str, nodes: Sequence[str]) -> tuple[tuple[NetworkLink, ...], ...]:
+        """The links that a transfer crosses, one of each of these: the sources' first, the groups' in the
+        order of the nodes."""
+        groups = {group.name: group for node in nodes if (group := self.groups.get(node)) is not None}
+        return (self.sources_for(uri), *((group,) for group in groups.values()))
+
     def route(self, uri: str, nodes: Sequence[str]) -> tuple[NetworkLink, ...]:
-        """The links that a transfer crosses, the source's first, the groups' in the order of the nodes."""
-        found = {(link := self.source(uri)).name: link}
-        for node in nodes:
-            group = self.groups.get(node)
-            if group is not None:
-                found.setdefault(group.name, group)
-        return tuple(found.values())
+        """All links that a transfer may cross, in the same order."""
+        return tuple(link for hop in self.hops(uri, nodes) for link in hop)
 
     def key_of(self, link: NetworkLink) -> str:
         """By which key of a site's configuration a link's rate is set."""
@@ -92,7 +123,7 @@ class Network:
         return tuple(node for members in together.values() for node in members)
 
     def rate(self, uri: str, nodes: Sequence[str]) -> int:
-        """With what a transfer goes: what the slowest part of its way gives one transfer."""
+        """With what a transfer goes, wherever it comes from: what the slowest part of its way gives."""
         rates = [link.lane_rate_bytes_per_s for link in self.route(uri, nodes)]
         if self.node_rate_bytes_per_s is not None:
             rates.append(self.node_rate_bytes_per_s)

@@ -88,15 +88,24 @@ def in_turn(knobs: Knobs, seed: int, *, starts_jobs: bool | None = None) -> Knob
 
 
 def over_links(knobs: Knobs) -> Knobs:
-    """The same world, whose server sends to two racks, every second node in each, with half of its rate."""
+    """The same world, whose server sends to two racks, every second node in each, with half of its rate; in
+    some worlds the server is two that have the same images."""
     settings = knobs.settings
     rate = settings.link_rate_bytes_per_s
-    racks = [NetworkLink(name=name, rate_bytes_per_s=rate // 2) for name in ("even", "odd")]
-    network = Network(
-        site=NetworkLink(name="site", rate_bytes_per_s=rate, lanes=2),
-        groups={f"n{number}": racks[number % 2] for number in range(knobs.nodes)},
-        spread_s=settings.spread_s,
-    )
+    half = {
+        name: NetworkLink(name=name, rate_bytes_per_s=rate // 2) for name in ("even", "odd", "one", "two")
+    }
+    groups = {f"n{number}": half[("even", "odd")[number % 2]] for number in range(knobs.nodes)}
+    site = NetworkLink(name="site", rate_bytes_per_s=rate, lanes=2)
+    network = Network(site=site, groups=groups, spread_s=settings.spread_s)
+    if knobs.nodes % 2:
+        network = replace(
+            network,
+            sources={"one": half["one"], "two": half["two"]},
+            mirrors={"one": (half["two"],)},
+            source_of=lambda uri: "one",
+            address_at=lambda uri, source: f"{uri}#{source}",
+        )
     return replace(knobs, settings=replace(settings, network=network))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -38,6 +38,11 @@ class SourceSection(Section):
         min_length=1, strict=False, description="the hosts of its images' addresses, `HOST` or `HOST:PORT`"
     )
     rate_bytes_per_s: Size = Field(alias="rate", description="bytes a second that it can send")
+    mirror_of: Name | None = Field(
+        None,
+        description="another source, whose public images at http and https addresses it has as well, at the "
+        "same paths of its first host: nodes fetch them from the one that has time",
+    )
 
 
 class GroupSection(Section):
@@ -125,6 +130,20 @@ class LinkSection(Section):
             contradiction("has a name that is one of sources, too: give each link its own", "groups")
         return self
 
+    @model_validator(mode="after")
+    def _mirror_sources(self) -> Self:
+        for name, each in self.sources.items():
+            if each.mirror_of is None:
+                continue
+            mirrored = self.sources.get(each.mirror_of)
+            if mirrored is None or mirrored.mirror_of is not None:
+                contradiction(
+                    f"{name} is a mirror of {each.mirror_of}, which is no source, or a mirror itself: name "
+                    "the source that images' addresses name",
+                    "sources",
+                )
+        return self
+
     def _hosts(self) -> Iterator[str]:
         for each in self.sources.values():
             yield from each.hosts
@@ -160,12 +179,26 @@ def network_of(link: LinkSection) -> Network | None:
         parts = urlsplit(uri)
         return source_of.get(parts.netloc.rpartition("@")[2]) or source_of.get(parts.hostname or "") or ""
 
+    def at_mirror(uri: str, source: str) -> str:
+        parts = urlsplit(uri)
+        # What stands behind a question mark may be a signature, which is for one host.
+        if parts.scheme not in ("http", "https") or parts.query or parts.username:
+            return ""
+        return urlunsplit(parts._replace(netloc=link.sources[source].hosts[0]))
+
     groups = {name: made(name, each.rate_bytes_per_s) for name, each in link.groups.items()}
+    sources = {name: made(name, each.rate_bytes_per_s) for name, each in link.sources.items()}
+    mirrors: dict[str, tuple[NetworkLink, ...]] = {}
+    for name, each in link.sources.items():
+        if each.mirror_of is not None:
+            mirrors[each.mirror_of] = (*mirrors.get(each.mirror_of, ()), sources[name])
     return Network(
         site=made(SITE_LINK, link.rate_bytes_per_s),
-        sources={name: made(name, each.rate_bytes_per_s) for name, each in link.sources.items()},
+        sources=sources,
+        mirrors=mirrors,
         groups={node: groups[name] for name, each in link.groups.items() for node in each.nodes},
         source_of=source,
+        address_at=at_mirror,
         node_rate_bytes_per_s=link.node_rate_bytes_per_s,
         spread_s=link.spread_s,
     )

@@ -3,7 +3,9 @@ reservation of its own, and all are decided at once.
 
 The core finds the stretches, as it does for simulations. A piece is called like the lease with its number
 behind a dot: solve-17.p2. Its jobs go on from their checkpoints in the next one, for which each piece has
-some time more at its ends. What is free as a whole is had as a whole; a piece itself does not move any more.
+some time more at its ends. What is free as a whole is had as a whole. Until it begins a piece may move for
+another request, but not to an earlier time, nor beyond the beginning of the next one as it was accepted, the
+last one not beyond the lease's deadline. So they stay in their order, whichever of them moves.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from outrider.core.model import LeasePiece, Workspace
+from outrider.core.model import LeasePiece
 from outrider.core.reservations.splitting import plan_split
 from outrider.core.reservations.trial import Trial
 from outrider.metadata.conversion import deployment_of
@@ -108,7 +110,11 @@ class PiecesAdmission:
     ) -> Judged | Doubtful | None:
         """None if one of them cannot be had, as it would be by the policies."""
         trial = Trial(self._site.book, self._site.now_s)
-        wishes = [_wish_of(wish, number, piece, len(pieces)) for number, piece in enumerate(pieces, 1)]
+        ends = [*(piece.start_s for piece in pieces[1:]), wish.workspace.finish_by_s]
+        wishes = [
+            _wish_of(wish, number, piece, until_s, len(pieces))
+            for number, (piece, until_s) in enumerate(zip(pieces, ends, strict=True), 1)
+        ]
         tried = in_turn(self._admission, trial, wishes, program)
         if len(plans_of(tried)) < len(pieces):
             trial.undo()
@@ -126,16 +132,13 @@ class PiecesAdmission:
         )
 
 
-def _wish_of(wish: Wish, number: int, piece: LeasePiece, count: int) -> Wish:
+def _wish_of(wish: Wish, number: int, piece: LeasePiece, until_s: int | None, count: int) -> Wish:
     document = replace(wish.document, series=wish.workspace.name, occurrence=number, pieces=count)
-    return replace(wish, workspace=_workspace_of(wish.workspace, number, piece), document=document)
-
-
-def _workspace_of(workspace: Workspace, number: int, piece: LeasePiece) -> Workspace:
-    return replace(
-        workspace,
-        name=name_of_piece(workspace.name, number),
+    workspace = replace(
+        wish.workspace,
+        name=name_of_piece(wish.workspace.name, number),
         start_s=piece.start_s,
         duration_s=piece.end_s - piece.start_s,
-        finish_by_s=None,
+        finish_by_s=until_s,
     )
+    return replace(wish, workspace=workspace, document=document)

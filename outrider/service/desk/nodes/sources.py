@@ -28,11 +28,12 @@ def rate_of(status: NodeStatus, need: Need) -> int | None:
 
 
 def sources(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) -> tuple[Source, ...]:
-    """The nodes before it in the chain, the image's own address, and others that have it.
+    """The nodes before it in the chain, the planned address, the image's own, and others that have it.
 
     The chain is a deadline's, if one needs the same there; who may take from whom is the need's own.
     """
-    upstream = next((other.upstream for other in _with_deadlines(status, need.digest)), need.upstream)
+    planned = next(_with_deadlines(status, need.digest), need)
+    upstream = planned.upstream
     before = [name for name in upstream if _can_send(statuses, name) and _may_take(statuses[name], need)]
     others = _others(statuses, status, need) if need.failures else []
     near = [Relay(node=name, digest=need.digest) for name in before[:2]]
@@ -40,7 +41,8 @@ def sources(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) 
     if need.failures % 2:
         # Something is wrong with the way that was tried: begin at the other end.
         return (need.uri, *far, *near)
-    return (*near, need.uri, *far)
+    mirror = [planned.mirror] if planned.mirror and need.readers is None else []
+    return (*near, *mirror, need.uri, *far)
 
 
 def has_others(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) -> bool:

@@ -32,6 +32,8 @@ class Need:
     """Its transfer has not begun: of an image in layers the node keeps what it has."""
     deadline_s: int | None = None
     rate_bytes_per_s: int | None = None
+    mirror: str = ""
+    """Another address, which the link's plan has chosen; nothing: its own."""
     upstream: tuple[str, ...] = ()
     """The nodes before it in the chain, the nearest first."""
     since_s: int = 0

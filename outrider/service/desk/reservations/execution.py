@@ -243,6 +243,12 @@ class PlanExecution:
         """Whether a reservation needs a copy: that jobs would like it, too, brings it nowhere."""
         return not self._site.book.entries.keys().isdisjoint(life.users)
 
+    def _mirror(self, transfer: Transfer) -> str:
+        """Where an image is to come from, if not from its own address."""
+        network, uri = self._site.settings.network, transfer.image.uri
+        address = uri if network is None else network.address(uri, transfer.lanes)
+        return "" if address == uri else address
+
     def _need(self, live: Live, node: str, transfer: int | None, *, is_partial: bool = False) -> None:
         site, document = self._site, live.document
         moving = None if transfer is None else site.moving[transfer]
@@ -265,6 +271,7 @@ class PlanExecution:
             deadline_s=None if moving is None else moving.transfer.deadline_s,
             rate_bytes_per_s=None if moving is None else moving.rate_bytes_per_s,
             copy_from_s=copy_begin_s(live.reservation.start_s, document.size_bytes),
+            mirror="" if moving is None else self._mirror(moving.transfer),
             upstream=() if moving is None else before_in_chain(moving.transfer.nodes, node),
         )
         self._node_orders.need(node, need, site.now_s)

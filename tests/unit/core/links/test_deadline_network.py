@@ -31,6 +31,17 @@ def two_racks(lanes: int = 1) -> Network:
     )
 
 
+def mirrored(network: Network) -> Network:
+    """The same with a mirror of the source that is far."""
+    twin = NetworkLink(name="twin", rate_bytes_per_s=10)
+    return replace(
+        network,
+        sources={**network.sources, "twin": twin},
+        mirrors={"far": (twin,)},
+        address_at=lambda uri, source: "" if uri.endswith("?") else uri.replace("far://", f"{source}://"),
+    )
+
+
 def transfer(
     number: int, duration_s: int, deadline_s: int, nodes: str = "c0", uri: str = "near://x"
 ) -> Transfer:
@@ -117,14 +128,16 @@ def starts(schedule: DeadlineSchedule) -> list[tuple[int, int]]:
     return [(each.number, latest_s) for each, latest_s in schedule.latest_starts()]
 
 
-@pytest.mark.parametrize("lanes", [1, 3])
+@pytest.mark.parametrize("network", [two_racks(), two_racks(3), mirrored(two_racks(2))])
 @pytest.mark.parametrize("reserve_s", [None, 0, 7])
-def test_what_was_accepted_is_in_time_whatever_comes_after_it(lanes: int, reserve_s: int | None) -> None:
+def test_what_was_accepted_is_in_time_whatever_comes_after_it(
+    network: Network, reserve_s: int | None
+) -> None:
     """`Drive` compares the end of each with its deadline, and that no lane is used twice."""
     accepted = refused = 0
     for seed in range(examples(200)):
         chance = Random(seed)
-        drive = Drive(DeadlineNetwork(two_racks(lanes), reserve_s=reserve_s))
+        drive = Drive(DeadlineNetwork(network, reserve_s=reserve_s))
         for number in range(1, 50):
             is_in = add(drive.schedule, drawn(chance, number, drive.now_s), now_s=drive.now_s)
             accepted, refused = accepted + is_in, refused + (not is_in)
@@ -140,7 +153,7 @@ def test_what_was_accepted_is_in_time_whatever_comes_after_it(lanes: int, reserv
 def test_latest_starts_are_the_same_after_a_restart() -> None:
     for seed in range(examples(200)):
         chance = Random(seed)
-        network = two_racks(2)
+        network = two_racks(2) if seed % 2 else mirrored(two_racks(2))
         before = DeadlineNetwork(network, reserve_s=5)
         drive = Drive(before)
         for number in range(1, 30):
@@ -196,6 +209,27 @@ def test_transfers_to_unlike_racks_from_unlike_sources_go_at_the_same_time() -> 
     drive.until(0)
 
     assert sorted(drive.begun) == [(0, 1), (0, 2)]
+
+
+def test_what_a_mirror_has_comes_from_whichever_has_time() -> None:
+    network = mirrored(two_racks())
+    schedule = DeadlineNetwork(network)
+    for number, node in ((1, "a0"), (2, "b0")):
+        assert add(schedule, transfer(number, 10, 10, node, FROM_FAR))
+    sources = {network.address(FROM_FAR, each.lanes) for each in schedule.waiting()}
+
+    assert sources == {FROM_FAR, "twin://a"}
+    assert not add(schedule, transfer(3, 1, 10, "c0", FROM_FAR))
+    assert schedule.cut_off([transfer(3, 1, 10, "c0", FROM_FAR)], 0) == frozenset()
+    assert add(schedule, transfer(4, 10, 20, "c0", f"{FROM_FAR}?"))
+    assert network.address(f"{FROM_FAR}?", schedule.waiting()[-1].lanes) == f"{FROM_FAR}?"
+
+
+def test_other_nodes_are_no_help_only_if_the_mirror_is_full_too() -> None:
+    schedule = DeadlineNetwork(mirrored(two_racks()))
+    assert add(schedule, transfer(1, 10, 10, "a0", FROM_FAR))
+
+    assert schedule.cut_off([transfer(2, 5, 10, "a1 b0", FROM_FAR)], 0) == {"a0", "a1", "a2"}
 
 
 def test_a_link_with_lanes_carries_so_many_at_a_time() -> None:
@@ -257,8 +291,8 @@ def can_all_be_in_time(network: Network, transfers: Sequence[Transfer]) -> bool:
     """By trying all orders and all lanes, each as early as it can be."""
     ways = []
     for each in transfers:
-        route = network.route(each.image.uri, each.nodes)
-        ways.append(list(product(*(link.lane_names for link in route))))
+        hops = network.hops(each.image.uri, each.nodes)
+        ways.append(list(product(*([lane for link in hop for lane in link.lane_names] for hop in hops))))
     for order in permutations(range(len(transfers))):
         for lanes in product(*ways):
             free_s: dict[str, int] = {}
@@ -279,6 +313,7 @@ def test_against_brute_force_nothing_impossible_is_accepted_and_little_refused_i
     for seed in range(examples(300)):
         chance = Random(seed)
         network = two_racks(chance.randint(1, 2))
+        network = network if seed % 3 else mirrored(network)
         schedule = DeadlineNetwork(network, reserve_s=0)
         there: list[Transfer] = []
         for number in range(1, 8):

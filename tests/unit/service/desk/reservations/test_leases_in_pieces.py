@@ -116,6 +116,34 @@ def test_plan_changes_nothing_and_tells_the_same(site: Sandbox) -> None:
     assert planned.occurrences == accepted.occurrences
 
 
+@pytest.mark.parametrize("job_waits", [True, False])
+def test_a_piece_moves_for_others_until_it_begins_and_stays_behind_those_before_it(
+    site: Sandbox, job_waits: bool
+) -> None:
+    _, first, second, _ = in_two(site)
+    key = ""
+    if job_waits:
+        key = site.submit(
+            more=YIELDING, argv=("sleep", "3000"), limit_s=3 * HOUR_S, reservation=first.name, nodes=2
+        )
+
+    early = reserve(site, BOB, name="early", nodes=2, start="now+5m", duration="10m")
+    late = reserve(site, BOB, name="late", nodes=2, start=f"uts{second.start_s}", duration="10m")
+    vain = reserve(site, BOB, name="vain", nodes=2, start=f"uts{second.start_s + 600}", duration="10m")
+
+    moved = show(site, second.name).reservation
+    assert (early.result, late.result, vain.result) == ("refused", "accepted", "refused")
+    assert (moved.start_s, moved.end_s) == (second.start_s + 600, second.end_s + 600)
+    assert moved.end_s <= site.now_s + 105 * MINUTE_S
+    assert show(site, first.name).reservation.start_s == first.start_s
+    if job_waits:
+        site.sleep(moved.start_s + 60 - site.now_s)
+        job = site.job(key)
+        assert job is not None
+        assert (job.state, job.reservation) == (JobState.RUNNING, second.name)
+        assert happened(site, key, "running")[1] >= moved.start_s
+
+
 def test_a_job_goes_on_in_the_next_piece_and_has_been_told(site: Sandbox) -> None:
     decision, first, second, _ = in_two(site)
     key = site.submit(
@@ -159,6 +187,22 @@ def test_a_service_that_was_killed_meanwhile_goes_on(site: Sandbox, ahead_s: int
     assert job is not None
     assert (job.state, job.reservation) == (JobState.RUNNING, second.name)
     assert len(happened(site, key, "running")) == 2
+
+
+def test_a_job_whose_piece_ends_while_the_service_is_away_ends_with_it(site: Sandbox) -> None:
+    _, first, second, _ = in_two(site)
+    key = site.submit(
+        more=YIELDING, argv=("sleep", "3000"), limit_s=3 * HOUR_S, reservation=first.name, nodes=2
+    )
+    site.sleep(first.start_s + 5 * MINUTE_S - site.now_s)
+
+    site.clock.at_s = second.start_s - 5
+    site.restart()
+    site.sleep(2 * MINUTE_S)
+
+    assert (state(site, key), len(happened(site, key, "running"))) == (None, 1)
+    (left_s,) = happened(site, key, "leaving")
+    assert left_s <= first.end_s
 
 
 def test_a_job_without_the_right_to_be_requeued_is_left_alone(site: Sandbox) -> None:

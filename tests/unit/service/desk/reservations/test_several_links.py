@@ -32,6 +32,14 @@ link:
 """
 
 
+MIRROR = """
+  sources:
+    far: {hosts: [far.example.org], rate: 50MB}
+    twin: {hosts: ["twin.example.org:8000"], rate: 50MB, mirror_of: far}
+"""
+MIRRORED = CONFIG.replace(CONFIG[CONFIG.index("  sources:") : CONFIG.index("  groups:")], MIRROR[1:])
+
+
 def settings(folder: Path, text: str = CONFIG) -> Settings:
     return settings_of(load_config([written(folder / "outriderd.yaml", text)], {}))
 
@@ -75,6 +83,25 @@ def test_links_of_the_file_are_those_that_transfers_cross(tmp_path: Path) -> Non
     assert found.key_of(found.source("https://x/")) == "link.rate"
 
 
+@pytest.mark.parametrize(
+    ("uri", "address"),
+    [
+        ("https://far.example.org/a/b", "https://twin.example.org:8000/a/b"),
+        ("http://far.example.org/a", "http://twin.example.org:8000/a"),
+        # A signature is for one host, and other schemes have tokens of their own.
+        ("https://far.example.org/a?signed=x", ""),
+        ("docker://far.example.org/a", ""),
+    ],
+)
+def test_public_web_addresses_are_those_that_a_mirror_has(tmp_path: Path, uri: str, address: str) -> None:
+    found = network(tmp_path, MIRRORED)
+
+    assert [link.name for link in found.sources_for(uri)] == (["far", "twin"] if address else ["far"])
+    assert found.address(uri, ("twin/1",)) == address or not address
+    assert found.address(uri, ("far/1",)) == uri
+    assert [link.name for link in found.sources_for("https://twin.example.org:8000/a")] == ["twin"]
+
+
 def test_links_carry_as_many_at_a_time_as_the_rate_of_one_allows(tmp_path: Path) -> None:
     found = network(tmp_path, CONFIG + "  transfer_rate: 50MB\n  node_rate: 30MB\n")
 
@@ -93,13 +120,21 @@ def test_links_carry_as_many_at_a_time_as_the_rate_of_one_allows(tmp_path: Path)
         ("    far: {nodes: n9, rate: 1MB}\n", "link.groups: has a name that is one of sources"),
         ("    three: {nodes: 'n[1-', rate: 1MB}\n", "link.groups.three.nodes: "),
         ("    three: {nodes: n9, rate: 0}\n", "link.groups.three.rate: "),
+        (
+            MIRROR.replace("mirror_of: far", "mirror_of: fra"),
+            "link.sources: twin is a mirror of fra, which is",
+        ),
+        (
+            MIRROR.replace("mirror_of: far", "mirror_of: twin"),
+            "link.sources: twin is a mirror of twin, which",
+        ),
     ],
 )
 def test_links_that_contradict_each_other_are_refused_with_their_place(
     tmp_path: Path, more: str, words: str
 ) -> None:
     with pytest.raises(Exception, match=r"outriderd\.yaml") as caught:
-        settings(tmp_path, CONFIG + more)
+        settings(tmp_path, MIRRORED.replace(MIRROR, more) if "sources" in more else CONFIG + more)
 
     assert words in str(caught.value)
 
@@ -200,3 +235,28 @@ def test_slow_link_is_named_by_its_key_and_the_others_are_not(sandbox: Sandbox) 
     assert isinstance(status, Status)
     assert "link.sources.far.rate" in status.link_words
     assert "link.groups" not in status.link_words
+
+
+def test_two_images_of_one_source_come_from_it_and_its_mirror_at_once(tmp_path: Path) -> None:
+    """Each takes 40 s, and both have to be there in 60; one of them is fetched at the mirror, and at the
+    image's own address should that fail."""
+    sandbox = Sandbox(tmp_path, settings=settings(tmp_path, MIRRORED))
+    asked: dict[str, Any] = {
+        "server": "far.example.org",
+        "size_bytes": 18 * RATE,
+        "start": "now+60seconds",
+        "nodes": 1,
+    }
+    answers = [reserve(sandbox, name=name, image=name, **asked).result for name in ("a", "b")]
+    sandbox.sleep(5)
+    begun = moving(sandbox)
+    sandbox.sleep(50)
+    states = [state(sandbox, name) for name in ("a-1", "b-2")]
+    sandbox.close()
+
+    assert answers == ["accepted", "accepted"]
+    assert {state for state, _ in begun.values()} == {"running"}
+    fetches = [pool.fetches[0].sources for pool in sandbox.pools.values() if pool.fetches]
+    own = "https://far.example.org/"
+    assert sorted(fetches, key=len) == [(f"{own}a",), ("https://twin.example.org:8000/b", f"{own}b")]
+    assert set(states) <= {"ready", "active"}
