@@ -83,9 +83,9 @@ def add(commands: Subparsers) -> None:
         help="of a load by its last request: the next interval gets less, or not (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--drawing", choices=("literal", "bounded"), default="literal",
-        help="of synthetic requests: whole minutes, no option larger than the cluster … (bounded), or as the "
-        "paper's words are (default: %(default)s)",
+        "--drawing", choices=("literal", "bounded", "truncated"), default="literal",
+        help="of synthetic requests: as the paper says; whole minutes, none larger than the cluster … "
+        "(bounded); or so with times shortened by the ratio before it is rounded (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("--all-plans", action="store_true", help="the plan in each of its orders")
     parser.add_argument(

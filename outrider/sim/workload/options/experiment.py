@@ -111,7 +111,7 @@ def run_trial(
 ) -> TrialResult:
     """One scheme on one draw of requests."""
     drawn = _drawn(kind, load, seed, intervals, overshoot, drawing)
-    return carry_out(drawn, rules, cluster(), is_at_once=drawing is Drawing.BOUNDED)
+    return carry_out(drawn, rules, cluster(), is_at_once=drawing is not Drawing.LITERAL)
 
 
 @lru_cache(maxsize=2)

@@ -79,6 +79,9 @@ class Drawing(Enum):
     """Whole minutes; numbers of VMs rounded down, a time shortened by no more than was added, no option
     larger than the cluster; bids for a VM, whatever its time; an interval's load within 40 % of the average;
     who arrives within an interval is known when it begins."""
+    TRUNCATED = "truncated"
+    """The same, but a time is shortened by no more than the ratio that was drawn, of which the number of VMs
+    loses what is behind the point: some options are faster by more than they take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,7 +128,7 @@ def requests(
 ) -> list[list[Request]]:
     """Those that arrive within each interval."""
     random = Random(f"{kind.value} {load.name} {seed}")
-    is_bounded = drawing is Drawing.BOUNDED
+    is_bounded = drawing is not Drawing.LITERAL
     draw = _synthetic if kind is RequestKind.SYNTHETIC else _benchmark
     names = ("cpus", "memory_mib")
     totals = [sum(node.capacity[name] for node in nodes) for name in names]
@@ -137,7 +140,7 @@ def requests(
         arrived = []
         while target > 0:
             number += 1
-            ways = _bounded(random, nodes) if is_bounded else draw(random)
+            ways = _bounded(random, nodes, drawing) if is_bounded else draw(random)
             request = _request(f"r{number}", ways, interval * INTERVAL_S, random, is_bounded=is_bounded)
             first = request.options[0]
             share = max(first.total(name) / total for name, total in zip(names, totals, strict=True))
@@ -180,14 +183,15 @@ def _synthetic(random: Random) -> list[tuple[VmType, int, int]]:
     return _without_repetition(ways)
 
 
-def _bounded(random: Random, nodes: Sequence[Node]) -> list[tuple[VmType, int, int]]:
+def _bounded(random: Random, nodes: Sequence[Node], drawing: Drawing) -> list[tuple[VmType, int, int]]:
     kind = random.choice(TABLE_II)
     amount, time_s = 1.0, float(random.randint(5, 200) * MINUTE_S)
     ways = [(kind, 1, round(time_s))]
     for _ in range(3):
         before = ways[-1][1]
-        amount *= random.uniform(1, 3)
-        time_s /= random.uniform(1, int(amount) / before)
+        ratio = random.uniform(1, 3)
+        amount *= ratio
+        time_s /= random.uniform(1, ratio if drawing is Drawing.TRUNCATED else int(amount) / before)
         ways.append((kind, int(amount), max(1, round(time_s / MINUTE_S)) * MINUTE_S))
     needs = kind.resources.amounts
     most = min(sum(node.capacity[name] for node in nodes) // amount for name, amount in needs)

@@ -128,7 +128,7 @@ def test_workspace_file_can_be_short(clients: Site) -> None:
 
 
 def test_options_deadline_and_value_of_a_workspace_file_are_the_jobs(clients: Site) -> None:
-    ways = "options: [{nodes: 2, duration: 1h}, {nodes: 4, duration: 35m, image: {uri: fast.qcow2}}]"
+    ways = "options: [{nodes: 1, duration: 1h}, {nodes: 1, duration: 35m, image: {uri: fast.qcow2}}]"
     more = f"deployment:\n  {ways}\n  finish_by: 2099-01-31T14:00Z\n  value: 12.5\n"
     path = write(clients, "ways.yaml", f"version: 1\nmetadata:\n  name: s\n  image: {{uri: s.qcow2}}\n{more}")
 
@@ -137,8 +137,8 @@ def test_options_deadline_and_value_of_a_workspace_file_are_the_jobs(clients: Si
     assert str(metadata(clients, job)).splitlines() == [
         "image: s.qcow2",
         "name: s",
-        "option: nodes=2 time=60",
-        "option: nodes=4 time=35 image=fast.qcow2",
+        "option: nodes=1 time=60",
+        "option: nodes=1 time=35 image=fast.qcow2",
         "finish-by: 2099-01-31T14:00:00Z",
         "value: 12.5",
     ]
