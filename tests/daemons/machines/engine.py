@@ -118,8 +118,8 @@ class Engine:
             if each.poll() is None:
                 each.kill()
                 each.communicate(timeout=WAIT_S)
-        for path in sorted(self.machines.glob("*")):
-            for pid in holders(str(path / LOCK)):
+        for path in sorted(self.machines.rglob(LOCK)):
+            for pid in holders(str(path)):
                 os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
 
