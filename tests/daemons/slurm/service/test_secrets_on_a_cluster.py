@@ -29,7 +29,7 @@ URI = f"docker://{ADDRESS}/team/secret:v1"
 LINES = f"#OUTRIDER image: {URI}\n#OUTRIDER private: true\n#OUTRIDER format: sif\n"
 # What a host has of its own; the rest is this machine's, as it is, and these tests have the password, too.
 FILES = (
-    "find /etc/outrider /etc/slurm /etc/munge /usr/lib/outrider /home /run /srv /tmp /var/cache/outrider "
+    "find /etc/outrider /etc/slurm /etc/munge /usr/lib/outrider ~ada ~bob ~eve /run /srv /tmp /var/cache/outrider "
     "/dev/shm "
     f"/var/log /var/spool /var/lib/outrider /var/lib/slurm /var/lib/munge -path {ROOT} -prune -o -type f"
 )
@@ -221,7 +221,7 @@ def test_crash_of_the_service_leaves_no_core_file(closed: ClosedSite) -> None:
     cluster.wait_for("the end of the service", lambda: not cluster.is_running(HEAD, SERVICE))
     cores = cluster.run(
         HEAD,
-        ["/bin/sh", "-c", f"find / /root -maxdepth 1 -name 'core*'; {FILES} -name 'core*' -print"],
+        ["/bin/sh", "-c", f"find / ~root -maxdepth 1 -name 'core*'; {FILES} -name 'core*' -print"],
         check=False,
     )
     site.start_service()
