@@ -29,8 +29,8 @@ URI = f"docker://{ADDRESS}/team/secret:v1"
 LINES = f"#OUTRIDER image: {URI}\n#OUTRIDER private: true\n#OUTRIDER format: sif\n"
 # What a host has of its own; the rest is this machine's, as it is, and these tests have the password, too.
 FILES = (
-    "find /etc/outrider /etc/slurm /etc/munge /usr/lib/outrider ~ada ~bob ~eve /run /srv /tmp /var/cache/outrider "
-    "/dev/shm "
+    "find /etc/outrider /etc/slurm /etc/munge /usr/lib/outrider ~ada ~bob ~eve /run /srv /tmp "
+    "/dev/shm /var/cache/outrider "
     f"/var/log /var/spool /var/lib/outrider /var/lib/slurm /var/lib/munge -path {ROOT} -prune -o -type f"
 )
 # Names the files that have words of its input.
