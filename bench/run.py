@@ -55,6 +55,7 @@ BENCHMARKS = (
     Benchmark(name="layers", brief=("--mib=200",)),
     Benchmark(name="apptainer"),
     Benchmark(name="machines", brief=("--rounds=1", "--memory-mib=128,512")),
+    Benchmark(name="machines_beside", brief=("--memory-mib=128,512",)),
     # The service.
     Benchmark(name="service", brief=("--nodes=2000", "--reservations=2000", "--times=2")),
     Benchmark(name="heads", brief=("--nodes=2000", "--reservations=2000", "--decisions=100", "--starts=2")),

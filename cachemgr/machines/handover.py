@@ -45,6 +45,7 @@ class MachineParcel:
     token: str
     pauses_ms: tuple[int, ...] = ()
     first: int = 1
+    together: str = ""
 
     def encode(self) -> dict[str, object]:
         return asdict(self)
@@ -62,6 +63,7 @@ def read_parcel(plain: Mapping[str, Any]) -> MachineParcel:
             target=str(plain["target"]),
             token=str(plain["token"]),
             pauses_ms=tuple(plain["pauses_ms"]),
+            together=str(plain.get("together", "")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PoolDamaged(f"this describes no machine on its way: {error}") from error
@@ -94,6 +96,7 @@ def give(machine: Machine, target: str) -> MachineParcel:
             record.next_token,
             record.pauses_ms,
             record.first,
+            record.together,
         )
 
 
@@ -128,6 +131,7 @@ def take(machine: Machine, parcel: MachineParcel, paths: Mapping[str, str]) -> M
                 qemu=parcel.qemu,
                 saved=parcel.saved,
                 pauses_ms=parcel.pauses_ms,
+                together=parcel.together,
             )
         )
 

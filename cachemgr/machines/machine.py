@@ -34,7 +34,7 @@ from cachemgr.machines.wish import relocated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from cachemgr.machines.qemu.monitor import QemuMonitor
     from cachemgr.machines.wish import MachineWish
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 TOKEN_BYTES = 16
 MERGE_S = 600.0
 """So long a suspension waits for layers to be merged that are too many; the guest runs meanwhile."""
+
+
+def nothing() -> None:
+    """A machine that is alone has to agree with nobody."""
 
 
 class Machine(MachineKeeper):
@@ -97,8 +101,11 @@ class Machine(MachineKeeper):
         except InUse:
             return MachineStatus(read_record(self.site.disk, self.folder), is_alive=True, is_busy=True)
 
-    def suspend(self) -> MachineStatus:
-        """Write the machine to files that belong together, and only then end QEMU."""
+    def suspend(self, together: str = "", agreed: Callable[[], None] = nothing) -> MachineStatus:
+        """Write the machine to files that belong together, and only then end QEMU.
+
+        `agreed` is called when all is written: if it raises, the guest goes on.
+        """
         with self.alone():
             record = self.known("be suspended")
             if record.state == states.SUSPENDED:
@@ -112,9 +119,11 @@ class Machine(MachineKeeper):
                 try:
                     with disk_trouble(f"saving machine {record.name}, which continues to run,"):
                         saved = self._save(monitor, record)
+                    agreed()
                     pause_ms = int((self.site.clock.monotonic_s() - began_s) * 1000)
+                    pauses_ms = (*record.pauses_ms, pause_ms)
                     record = self.write(
-                        record.stepped(states.SUSPENDED, saved=saved, pauses_ms=(*record.pauses_ms, pause_ms))
+                        record.stepped(states.SUSPENDED, saved=saved, pauses_ms=pauses_ms, together=together)
                     )
                 except (CacheError, OSError) as error:
                     self._undo(record, monitor, str(error))
@@ -122,8 +131,14 @@ class Machine(MachineKeeper):
                 self.end_qemu(asked=monitor)
             return self.status_of(record)
 
-    def resume(self) -> MachineStatus:
-        """Let a suspended machine go on, after all its files were compared with what was written down."""
+    def resume(
+        self, agreed: Callable[[], None] = nothing, decided: Callable[[], None] = nothing
+    ) -> MachineStatus:
+        """Let a suspended machine go on, after all its files were compared with what was written down.
+
+        `agreed` is called when its memory is read: if it raises, the machine stays suspended. `decided` is
+        called once it is written down that the guest runs, just before it does.
+        """
         check_user()
         with self.alone():
             record = self.known("be resumed")
@@ -150,7 +165,10 @@ class Machine(MachineKeeper):
                     make_layers(self.site.disk, record.wish, self.folder, record.generation, record.first)
                     with self.launched(record, is_incoming=True) as monitor:
                         memory.load(monitor)
-                        record = self.write(record.stepped(states.RUNNING, saved=self._frozen(record)))
+                        agreed()
+                        saved = self._frozen(record)
+                        record = self.write(record.stepped(states.RUNNING, saved=saved, together=""))
+                        decided()
                         monitor.command("cont")
             except BaseException as error:
                 if record.state == states.LOADING:

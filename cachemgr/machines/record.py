@@ -67,6 +67,9 @@ class MachineRecord:
     next_token: str = ""
     """Of the machine at its next place. Once this is written in the state `moved`, it runs there alone."""
     pauses_ms: tuple[int, ...] = ()
+    together: str = ""
+    """Said by all machines of a job that were suspended at one time: they go on with each other, or not at
+    all. Empty once it has run since."""
 
     @property
     def name(self) -> str:

@@ -60,6 +60,14 @@ class Companions:
         """Deal with what has become of them; this machine's status, if something was done with it."""
         return None
 
+    def suspend(self, machine: Machine) -> MachineStatus:
+        """Suspend this machine, and the others with it."""
+        return machine.suspend()
+
+    def resume(self, machine: Machine) -> MachineStatus:
+        """Let this machine go on, and the others with it."""
+        return machine.resume()
+
 
 def run(
     machine: Machine,
@@ -76,7 +84,7 @@ def run(
     """
     caught, others = caught or CaughtSignals(), others or Companions()
     output = JobOutput(machine)
-    status = _begun(machine, wish)
+    status = _begun(machine, wish, others)
     if is_up is not None and status.record.state in states.RUNS:
         is_up()
     looks = 0
@@ -84,7 +92,7 @@ def run(
         output.pass_on()
         number = caught.next()
         if number is not None:
-            status = _heeded(machine, number, grace_s) or status
+            status = _heeded(machine, number, grace_s, others) or status
             continue
         done = others.look()
         if done is not None:
@@ -103,21 +111,21 @@ def run(
     return _ended(machine, status)
 
 
-def _begun(machine: Machine, wish: MachineWish) -> MachineStatus:
+def _begun(machine: Machine, wish: MachineWish, others: Companions) -> MachineStatus:
     if not has_record(machine.site.disk, machine.folder):
         return machine.start(wish)
     with suppress(NotInPool):
         status = machine.status()
         if status.record.state == states.SUSPENDED:
-            return machine.resume()
+            return others.resume(machine)
         return status
     return machine.start(wish)
 
 
-def _heeded(machine: Machine, number: int, grace_s: float) -> MachineStatus | None:
+def _heeded(machine: Machine, number: int, grace_s: float, others: Companions) -> MachineStatus | None:
     try:
         if number == signal.SIGUSR1:
-            return machine.suspend()
+            return others.suspend(machine)
         if number in ENDING:
             return machine.stop(grace_s)
         machine.signal(signal.Signals(number).name[3:])

@@ -12,6 +12,7 @@ in tests/contract, which every implementation has to pass.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
@@ -117,10 +118,11 @@ class RmsJob:
     """Whether it can be told so by a signal beforehand."""
     can_save: bool = False
     """Whether it can be told to save its virtual machine, if it runs in one, and then goes back by itself."""
-    saved_on: str = ""
-    """The node on which its machine is saved, while it waits."""
+    saved_on: tuple[str, ...] = ()
+    """The nodes on which its machines are saved, while it waits, in the order of the machines."""
     elsewhere: tuple[str, ...] = ()
-    """Other nodes on which it may run, if its machine can move there (`move`)."""
+    """Other nodes on which it may run, if its machine can move there (`move`). Of several machines the first
+    one has to be on the first of the nodes, as they stand here."""
     machine_bytes: int = 0
     """The memory that it asks for its machine, where `resources` do not tell it."""
     tasks: int = 1
@@ -324,8 +326,8 @@ class BatchSystem(Protocol):
         the node where its machine is, it has the time that was left.
         """
 
-    def move(self, job: str, node: str) -> None:
-        """Let a suspended job, whose machine is on another node now, start again there and nowhere else.
+    def move(self, job: str, nodes: Sequence[str]) -> None:
+        """Let a suspended job, whose machines are on other nodes now, start again there and nowhere else.
 
         `Refused` if it is not suspended, or where a job's machine cannot move.
         """

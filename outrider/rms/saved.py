@@ -11,11 +11,16 @@ class SavedMachine:
     """A job's machine as it was saved: where, and what of the job's time was left when that run began."""
 
     node: str
+    """Of several machines the nodes, with commas, in the order of the machines."""
     limit_s: int
     run_s: int
     """Since when the run went on."""
     asked_s: int
     """When it was told to save itself: no time is charged from then on."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(self.node.split(","))
 
     @property
     def left_s(self) -> int:

@@ -151,9 +151,6 @@ local function no_machine(job_desc, values)
   local most, nodes = read(job_desc, "max_nodes"), read(job_desc, "min_nodes")
   local has_several = type(most) == "number" and not NO_VALUES[most] and most > 1
     or type(nodes) == "number" and not NO_VALUES[nodes] and nodes > 1
-  if has_several and values.preemptible == "suspend" then
-    return "preemptible: suspend: the machines of a job of several nodes cannot be suspended: write requeue"
-  end
   if values["network-rate"] and not has_several then
     return "network-rate: the machine of a job of one node has no network: leave it out"
   end

@@ -7,7 +7,7 @@ tested on its own.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,8 +147,8 @@ class Restarted:
     def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
         self._start().save(job, start_s, reason, is_kept=is_kept)
 
-    def move(self, job: str, node: str) -> None:
-        self._start().move(job, node)
+    def move(self, job: str, nodes: Sequence[str]) -> None:
+        self._start().move(job, nodes)
 
     def cancel(self, job: str, reason: str) -> None:
         self._start().cancel(job, reason)

@@ -3,6 +3,11 @@
 The others are kept by programs that the batch system begins on the job's other nodes, in one step of the job
 (`member.py`). What is said between the two goes through that step's standard input and output. If a machine
 is lost, the job is over: its others cannot replace it.
+
+All are suspended, or none: each of the others writes down that it is suspended, with a token made for this
+one time, before the first one does; until then all can go on again. When they go on, all have read their
+memory before the first one writes down that it runs, and only then do the others run. So of machines that are
+suspended with one token none has run since, and none goes on beside one that has another.
 """
 
 from __future__ import annotations
@@ -34,9 +39,16 @@ MEMBER = "member"
 END_S = 15.0
 """So long the others have to end."""
 READY, LOST, END = "ready", "lost", "end"
+SUSPEND, SAVED, FAILED, CONTINUE = "suspend", "saved", "failed", "continue"
+LOADED, GO_ON = "loaded", "go-on"
+AGREE_S = 900.0
+"""So long the others have to save their machines, or to read them again."""
+LOOK_S = 0.2
+TOKEN_BYTES = 16
 NAME = "vm"
 KEYS_S = 20
 MOST_KEY_BYTES = 65_536
+MOST_REASON = 300
 
 
 def first_place(count: int, folder: str) -> ClusterPlace:
@@ -81,8 +93,10 @@ class OtherMachines(Companions):
         self._switch = SwitchProcess(
             SwitchPlan(machine.folder, key, 0, count, rate_bytes_per_s=rate_bytes_per_s), machine.site.clock
         )
-        self._waited_for = set(range(1, count))
+        self._others = frozenset(range(1, count))
+        self._waited_for = set(self._others)
         self._has_begun = False
+        self._loss = ""
         try:
             self._step = subprocess.Popen(list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError as error:
@@ -94,13 +108,10 @@ class OtherMachines(Companions):
         self._tell({**wanted, "key": key.hex(), "count": count, "port": self._switch.port})
 
     def look(self) -> MachineStatus | None:
-        for said in self._said.read():
-            if said.get("state") == READY:
-                self._waited_for.discard(_number(said))
-            elif said.get("state") == LOST:
-                return self._given_up(str(said.get("reason"))[:300])
-        if self._step.poll() is not None:
-            return self._given_up(f"the step of the job's other machines has ended ({self._step.returncode})")
+        self._hear()
+        if self._loss:
+            print(f"outrider: {' '.join(self._loss.split())}", file=sys.stderr)  # noqa: T201 - a program's word
+            return self._machine.stop(0)
         if not self._has_begun and not self._waited_for:
             self._begin()
         return None
@@ -113,9 +124,49 @@ class OtherMachines(Companions):
             self._machine.signal(channel.GO)
             self._has_begun = True
 
-    def _given_up(self, why: str) -> MachineStatus:
-        print(f"outrider: {' '.join(why.split())}", file=sys.stderr)  # noqa: T201 - a program's word
-        return self._machine.stop(0)
+    def suspend(self, machine: Machine) -> MachineStatus:
+        token = secrets.token_hex(TOKEN_BYTES)
+        self._tell({"verb": SUSPEND, "token": token})
+        try:
+            return machine.suspend(token, lambda: self._wait_for(SAVED, token))
+        except (CacheError, OSError):
+            self._tell({"verb": CONTINUE, "token": token})
+            raise
+
+    def resume(self, machine: Machine) -> MachineStatus:
+        token = machine.status().record.together
+        return machine.resume(
+            agreed=lambda: self._wait_for(LOADED, token),
+            decided=lambda: self._tell({"verb": GO_ON, "token": token}),
+        )
+
+    def _wait_for(self, state: str, token: str) -> None:
+        """All others have come so far. Raises CacheError once it is known that one does not."""
+        clock, left = self._machine.site.clock, set(self._others)
+        until_s = clock.monotonic_s() + AGREE_S
+        while left:
+            for said in self._hear(LOOK_S):
+                if said.get("token") == token and said.get("state") == FAILED:
+                    raise CacheError(str(said.get("reason"))[:MOST_REASON])
+                if said.get("token") == token and said.get("state") == state:
+                    left.discard(_number(said))
+            if self._loss:
+                raise CacheError(self._loss)
+            if clock.monotonic_s() >= until_s:
+                late = ", ".join(f"{NAME}{number + 1}" for number in sorted(left))
+                raise CacheError(f"not {state} after {AGREE_S:.0f} s: {late}")
+
+    def _hear(self, wait_s: float = 0) -> list[dict[str, object]]:
+        """What the others say; who is ready or lost is noted."""
+        found = self._said.read(wait_s)
+        for said in found:
+            if said.get("state") == READY:
+                self._waited_for.discard(_number(said))
+            elif said.get("state") == LOST:
+                self._loss = self._loss or str(said.get("reason"))[:MOST_REASON]
+        if not self._loss and self._step.poll() is not None:
+            self._loss = f"the step of the job's other machines has ended ({self._step.returncode})"
+        return found
 
     def _tell(self, plain: dict[str, object]) -> None:
         assert self._step.stdin is not None

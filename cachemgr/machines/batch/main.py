@@ -24,7 +24,7 @@ import sys
 from contextlib import suppress
 
 from cachemgr.base.disk import RealDisk, replace_file
-from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, WrongBytes
+from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
 from cachemgr.machines import states
 from cachemgr.machines.batch.bootfiles import BootFiles, boot_files
 from cachemgr.machines.batch.console import LOGIN_VERB, VERB, console, login
@@ -44,7 +44,7 @@ from cachemgr.machines.batch.moving import (
     step,
 )
 from cachemgr.machines.batch.options import PREFIX, WrapperOptions, understood
-from cachemgr.machines.batch.removal import end_machine, remove_machine
+from cachemgr.machines.batch.remains import DISK, continued, end_machine, remove_machine
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
 from cachemgr.machines.machine import Machine
@@ -65,7 +65,6 @@ TIDY = "tidy"
 FOLDER_PREFIX = "job-"
 GRACE_S = 20.0
 """What a job has between TERM and its end, less than Slurm's KillWait of 30 s."""
-DISK = "root"
 ENDED = ".ended"
 FAILED_STATUS = 125
 MOST_SCRIPT_BYTES = 16 << 20
@@ -110,7 +109,8 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
     if ended is not None and job.attempt > 0:
         return ended
     image = base_image(site.disk, environment.get("OUTRIDER_IMAGE", ""))
-    wish = _continued(machine, job, image)
+    record = continued(machine, job, image)
+    wish, token = (None, "") if record is None else (record.wish, record.together)
     if wish is None:
         elsewhere = _moved_to(machine) or mark.elsewhere(machine.place)
         if elsewhere:
@@ -121,7 +121,7 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
         _remove_forgotten(machine, job)
         text = INTERACTIVE if options.is_interactive else _script(script)
         wish = _wish(job, options, image, text, rest, environment)
-    others = _others(machine, job, options, wish)
+    others = _others(machine, job, options, wish, token)
     try:
         status = run(machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove, others=others)
     finally:
@@ -142,24 +142,27 @@ def _member(environment: Mapping[str, str], site: MachineSite) -> int:
     job = job_here(environment)
     folder = _folder(job.key)
     make_private(os.path.dirname(folder))
-    machine = Machine(folder, site)
-    if job.attempt > 0 or has_record(site.disk, folder):
-        # Of an earlier run: its others are gone.
-        end_machine(machine)
-    return member(machine, job, environment)
+    return member(Machine(folder, site), job, environment)
 
 
 def _others(
-    machine: Machine, job: BatchJob, options: WrapperOptions, wish: MachineWish
+    machine: Machine, job: BatchJob, options: WrapperOptions, wish: MachineWish, token: str
 ) -> OtherMachines | None:
-    """The job's other machines, begun; None if it has no other."""
+    """The job's other machines, begun, or those that were suspended with the first one's token; None if it
+    has no other."""
     if wish.cluster is None or wish.cluster.count == 1:
         return None
+    if wish.cluster.count != job.nodes or wish.cluster.number != 0:
+        raise BadRequest(
+            f"machine {wish.cluster.number + 1} of {wish.cluster.count} is here, and the job has {job.nodes} "
+            "nodes: it has to continue on the nodes to which its machines were brought"
+        )
     wanted: dict[str, object] = {
         "names": wish.cluster.names,
         "addresses": wish.cluster.addresses,
         "keys": [wish.cluster.private_key, wish.cluster.public_key],
         "options": options.text,
+        "token": token,
         "folder": os.getcwd(),
         "node": os.uname().nodename,
     }
@@ -201,7 +204,7 @@ def move(name: str, key: str, site: MachineSite) -> int:
     except CacheError as error:
         _say(str(error))
         return error.exit_code
-    if done["state"] in (GIVEN, TAKEN):
+    if done["state"] in (GIVEN, TAKEN) and _is_first(machine):
         place = str(wanted["place"]) if done["state"] == GIVEN else machine.place
         SavedMark(os.environ.get("HOME", ""), key).write(place)
     if done["state"] == DROPPED:
@@ -211,6 +214,12 @@ def move(name: str, key: str, site: MachineSite) -> int:
             os.rmdir(machine.folder)
     print(json.dumps(done))  # noqa: T201 - what the daemon reads
     return 0
+
+
+def _is_first(machine: Machine) -> bool:
+    """Whether it is the machine with which its job begins: of several that of the job's first node."""
+    place = read_record(machine.site.disk, machine.folder).wish.cluster
+    return place is None or place.number == 0
 
 
 def _moved_to(machine: Machine) -> str:
@@ -251,36 +260,6 @@ def _key(text: str) -> str:
     if KEY.fullmatch(key) is None:
         raise BadRequest(f"{text[:40]!r} is no job's number")
     return key
-
-
-def _continued(machine: Machine, job: BatchJob, image: BaseImage) -> MachineWish | None:
-    """The wish of the machine that is here already, with its image where it is now; None if it begins anew.
-
-    A machine that was lost, with the node or by a kill, begins anew when the batch system has
-    started its job once more: that is what its user has agreed to.
-    """
-    if not has_record(machine.site.disk, machine.folder):
-        return None
-    machine.status()
-    if not has_record(machine.site.disk, machine.folder):
-        return None
-    record = read_record(machine.site.disk, machine.folder)
-    if record.state == states.MOVED:
-        # It goes on elsewhere, or is about to: here it never begins anew.
-        return None
-    if record.state == states.LOST and job.attempt > 0:
-        machine.remove()
-        return None
-    known = next(each for each in record.wish.disks if each.name == DISK)
-    if known.digest and image.digest and known.digest != image.digest:
-        raise WrongBytes(
-            f"the image has changed since the machine of job {job.key} began: sha256:{known.digest[:12]} is "
-            f"now sha256:{image.digest[:12]}; bring the earlier one back, or submit the job again"
-        )
-    if known.path != image.path and record.state == states.SUSPENDED:
-        machine.relocate({DISK: image.path})
-        record = read_record(machine.site.disk, machine.folder)
-    return record.wish
 
 
 def _wish(

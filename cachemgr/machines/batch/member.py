@@ -11,14 +11,26 @@ from __future__ import annotations
 import os
 import signal
 
-from cachemgr.base.errors import BadRequest, CacheError
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.errors import BadRequest, CacheError, NotInPool
 from cachemgr.machines import states
 from cachemgr.machines.batch.bootfiles import boot_files
 from cachemgr.machines.batch.image import base_image
-from cachemgr.machines.batch.leading import END, LOST, READY
+from cachemgr.machines.batch.leading import (
+    AGREE_S,
+    CONTINUE,
+    END,
+    FAILED,
+    GO_ON,
+    LOADED,
+    LOST,
+    READY,
+    SAVED,
+    SUSPEND,
+)
 from cachemgr.machines.batch.lines import LinesIn, write_line
 from cachemgr.machines.batch.options import read_options
-from cachemgr.machines.batch.removal import end_machine
+from cachemgr.machines.batch.remains import continued, end_machine
 from cachemgr.machines.guest import channel
 from cachemgr.machines.network.place import ClusterPlace
 from cachemgr.machines.network.switch import SwitchPlan, SwitchProcess
@@ -29,6 +41,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cachemgr.machines.batch.image import BaseImage
     from cachemgr.machines.batch.options import WrapperOptions
     from cachemgr.machines.batch.system import BatchJob
     from cachemgr.machines.machine import Machine
@@ -53,7 +66,14 @@ def member(machine: Machine, job: BatchJob, environment: Mapping[str, str]) -> i
         wanted = _told(commands)
         first = environment.get("SLURM_LAUNCH_NODE_IPADDR") or str(wanted["node"])
         options = read_options(str(wanted["options"]))
-        wish = _wish(machine, job, options, wanted, environment)
+        image = base_image(machine.site.disk, environment.get("OUTRIDER_IMAGE", ""))
+        token = str(wanted["token"])
+        if token:
+            _check_saved(machine, job, image, token)
+        else:
+            # What there is was left by an earlier run, whose others are gone.
+            end_machine(machine)
+        wish = _wish(job, options, image, wanted)
         machine.make_folder()
         switch = SwitchProcess(
             SwitchPlan(
@@ -69,7 +89,10 @@ def member(machine: Machine, job: BatchJob, environment: Mapping[str, str]) -> i
     except (CacheError, OSError, ValueError) as error:
         return _lost(number, str(error))
     try:
-        machine.start(wish)
+        if token:
+            machine.resume(agreed=lambda: _agreed(commands, caught, number, token))
+        else:
+            machine.start(wish)
         return _kept(machine, commands, caught, number)
     except (CacheError, OSError) as error:
         return _lost(number, str(error))
@@ -85,12 +108,58 @@ def _told(commands: LinesIn) -> dict[str, object]:
     return found[0]
 
 
+def _check_saved(machine: Machine, job: BatchJob, image: BaseImage, token: str) -> None:
+    """Here is the machine of this number that was suspended with the first one."""
+    record = continued(machine, job, image)
+    if record is None or record.state != states.SUSPENDED or record.together != token:
+        raise NotInPool(
+            f"there is no machine here that was suspended with the job's first one, as machine "
+            f"{job.member + 1} of the job: none has gone on; submit the job again"
+        )
+    place = record.wish.cluster
+    if place is None or place.number != job.member:
+        raise BadRequest(f"{record.name} is here, and not machine {job.member + 1} of the job")
+
+
+def _agreed(commands: LinesIn, caught: CaughtSignals, number: int, token: str) -> None:
+    """All others are so far that they can go on, too."""
+    write_line(1, {"instance": number, "state": LOADED, "token": token})
+    clock = SystemClock()
+    until_s = clock.monotonic_s() + AGREE_S
+    while clock.monotonic_s() < until_s and not commands.is_closed:
+        for each in commands.read(LOOK_S):
+            if each.get("verb") == GO_ON and each.get("token") == token:
+                return
+            if each.get("verb") == END:
+                raise CacheError("the job's other machines do not go on")
+        if caught.next() in (signal.SIGTERM, signal.SIGINT):
+            break
+    raise CacheError("the job's other machines were not ready to go on")
+
+
+def _suspended(machine: Machine, number: int, token: str) -> None:
+    said: dict[str, object] = {"instance": number, "token": token}
+    try:
+        machine.suspend(token)
+        write_line(1, {**said, "state": SAVED})
+    except (CacheError, OSError) as error:
+        write_line(1, {**said, "state": FAILED, "reason": f"{os.uname().nodename}: {error}"})
+
+
 def _kept(machine: Machine, commands: LinesIn, caught: CaughtSignals, number: int) -> int:
     output, clock = JobOutput(machine, fds=(2, 2)), machine.site.clock
     is_ready, looks, until_s = False, 0, None
     while True:
         output.pass_on()
-        if any(each.get("verb") == END for each in commands.read(LOOK_S)) or commands.is_closed:
+        for each in commands.read(LOOK_S):
+            if each.get("verb") == END:
+                return 0
+            if each.get("verb") == SUSPEND:
+                _suspended(machine, number, str(each["token"]))
+            elif each.get("verb") == CONTINUE:
+                # Another could not be saved, or the first one was not to be.
+                machine.resume()
+        if commands.is_closed:
             return 0
         if caught.next() in (signal.SIGTERM, signal.SIGINT) and until_s is None:
             until_s = clock.monotonic_s() + ENDING_S
@@ -114,18 +183,13 @@ def _lost(number: int, why: str) -> int:
 
 
 def _wish(
-    machine: Machine,
-    job: BatchJob,
-    options: WrapperOptions,
-    wanted: Mapping[str, object],
-    environment: Mapping[str, str],
+    job: BatchJob, options: WrapperOptions, image: BaseImage, wanted: Mapping[str, object]
 ) -> MachineWish:
     folder = str(wanted["folder"])
     if os.path.realpath(os.getcwd()) != os.path.realpath(folder):
         raise BadRequest(
             f"the job's working folder {folder} is not there on this node: all nodes have to have it"
         )
-    image = base_image(machine.site.disk, environment.get("OUTRIDER_IMAGE", ""))
     boot = boot_files(options.boot)
     place = ClusterPlace(
         job.member, _texts(wanted, "names"), _texts(wanted, "addresses"), *_texts(wanted, "keys")

@@ -222,6 +222,7 @@ def _parcel(record: MachineRecord) -> MachineParcel:
         token=record.next_token,
         pauses_ms=record.pauses_ms,
         first=record.first,
+        together=record.together,
     )
 
 

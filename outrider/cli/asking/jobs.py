@@ -38,7 +38,7 @@ examples:
 """
 
 _MIGRATE = """The machine of the job is saved, brought to another node, and continues there with the time that
-was left. Meanwhile the job waits.
+was left. Meanwhile the job waits. Of several machines each goes to another node, NODE among these.
 
 examples:
   outrider migrate 4711

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -202,7 +202,7 @@ class EmbeddedSystem:
     def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
         raise Refused(f"job {job} cannot be saved: there are no virtual machines on this site")
 
-    def move(self, job: str, node: str) -> None:
+    def move(self, job: str, nodes: Sequence[str]) -> None:
         raise Refused("the embedded backend has no machines for jobs")
 
     def cancel(self, job: str, reason: str) -> None:

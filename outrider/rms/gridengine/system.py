@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from cachemgr.base.clock import WallClock
@@ -292,7 +292,7 @@ class GridEngine:
         if done.code != 0 and b"already" not in done.text:
             raise self._commands.failure(("qmod", "-sj"), done)
 
-    def move(self, job: str, node: str) -> None:
+    def move(self, job: str, nodes: Sequence[str]) -> None:
         raise Refused("beside Grid Engine a machine continues where it was saved")
 
     def cancel(self, job: str, reason: str) -> None:

@@ -20,8 +20,10 @@ _FEATURES = re.compile(r"[^&|,()\[\]*!]+")
 class Places:
     """The nodes of one look. The same wishes are worked out once."""
 
-    def __init__(self, nodes: Iterable[SlurmNode]) -> None:
+    def __init__(self, nodes: Iterable[SlurmNode], order: Iterable[str] = ()) -> None:
+        """`order`: as Slurm numbers them, if not as they come."""
         self._nodes = {each.node.name: each for each in nodes}
+        self._rank = {name: rank for rank, name in enumerate(order or self._nodes)}
         self._partitions = tuple(sorted({name for each in self._nodes.values() for name in each.partitions}))
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
 
@@ -44,6 +46,10 @@ class Places:
         found = (self._nodes.get(name) for name in names)
         return sum(each.node.capacity["cpus"] for each in found if each is not None)
 
+    def in_order(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Nodes as a job has them: on the first one its script begins."""
+        return tuple(sorted(names, key=lambda name: (self._rank.get(name, 0), name)))
+
     def eligible(self, job: SlurmJob) -> tuple[str, ...]:
         """The nodes on which it may run, sorted; nothing means all of them. Raises TextError."""
         saved_on = "" if job.record.saved is None else job.record.saved.node
@@ -53,16 +59,16 @@ class Places:
         return self._known[key]
 
     def elsewhere(self, job: SlurmJob) -> tuple[str, ...]:
-        """Where its machine could go on instead of where it is, sorted; nothing for one without metadata."""
+        """Where its machines could go on instead of where they are; nothing for one without metadata."""
         saved = job.record.saved
         if job.record.metadata is None or not job.is_batch or job.tasks > 1 or not (saved or job.nodes):
             return ()
-        here = job.nodes or ((saved.node,) if saved else ())
+        here = job.nodes or (saved.nodes if saved else ())
         try:
             found = self.eligible(replace(job, record=replace(job.record, saved=None)))
         except TextError:
             return ()
-        return tuple(sorted(set(found or self._nodes) - set(here)))
+        return self.in_order(set(found or self._nodes) - set(here))
 
     def _work_out(self, job: SlurmJob) -> tuple[str, ...]:
         partitions = frozenset(job.partitions)
@@ -79,8 +85,8 @@ class Places:
         if len(required) >= job.nodes_wanted:
             fitting = [name for name in fitting if name in required]
         if job.record.saved is not None:
-            # Its machine is there and nowhere else.
-            fitting = [job.record.saved.node]
+            # Its machines are there and nowhere else.
+            fitting = list(job.record.saved.nodes)
         return () if len(fitting) == len(self._nodes) else tuple(sorted(fitting))
 
 

@@ -57,6 +57,8 @@ class NodeReader:
     def __init__(self) -> None:
         self._lines: dict[bytes, SlurmNode] = {}
         self._nodes: tuple[SlurmNode, ...] = ()
+        self.order: tuple[str, ...] = ()
+        """Their names as Slurm numbers them, and so the nodes of each job."""
 
     def read(self, data: bytes) -> tuple[tuple[SlurmNode, ...], tuple[str, ...]]:
         """The nodes by name, and what could not be understood. The very same value if none has changed."""
@@ -71,7 +73,7 @@ class NodeReader:
                     known = before[each.node.name] if before.get(each.node.name) == each else each
             if known is not None:
                 found[known.node.name] = lines[line] = known
-        self._lines = lines
+        self._lines, self.order = lines, tuple(found)
         nodes = tuple(found[name] for name in sorted(found))
         is_same = len(nodes) == len(self._nodes) and all(map(_is, nodes, self._nodes))
         if not is_same:

@@ -65,7 +65,7 @@ class SlurmSnapshot:
         )
         at_s = self._now_s()
         if nodes is not self._nodes:
-            self._nodes, self.places = nodes, Places(nodes)
+            self._nodes, self.places = nodes, Places(nodes, self._node_reader.order)
             self._shown_nodes = tuple(
                 each.node for each in nodes if not self._only or each.node.name in self._only
             )
@@ -148,7 +148,7 @@ class SlurmSnapshot:
             can_requeue=job.is_batch,
             can_be_signalled=job.is_batch,
             can_save=job.is_batch,
-            saved_on="" if job.record.saved is None or job.nodes else job.record.saved.node,
+            saved_on=() if job.record.saved is None or job.nodes else job.record.saved.nodes,
             elsewhere=self.places.elsewhere(job),
             tasks=job.tasks,
             is_blocked=is_blocked,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from cachemgr.base.clock import WallClock
@@ -268,7 +268,11 @@ class SlurmSystem:
                 is_suspended=is_kept,
                 priority=run.priority,
                 saved=saved_again(
-                    known.record.saved, found.nodes[0], known.limit_s, run.start_s, self._clock.now_s()
+                    known.record.saved,
+                    ",".join(self._seen.places.in_order(found.nodes)),
+                    known.limit_s,
+                    run.start_s,
+                    self._clock.now_s(),
                 ),
             )
             self._write(found, known, record, "Requeue=1")
@@ -278,17 +282,17 @@ class SlurmSystem:
                 self._write(found, self._seen.job(job), known.record)
                 raise
 
-    def move(self, job: str, node: str) -> None:
+    def move(self, job: str, nodes: Sequence[str]) -> None:
         with self._guard:
             found, known = self._standing(job), self._seen.job(job)
             saved = known.record.saved
-            if saved is not None and saved.node == node:
+            if saved is not None and saved.nodes == tuple(nodes):
                 return
             if saved is None:
                 raise Refused(f"job {job} has no saved machine")
             if not (found.is_waiting and known.record.is_suspended):
                 raise Unavailable(f"job {job} is not suspended yet")
-            self._write(found, known, replace(known.record, saved=replace(saved, node=node)))
+            self._write(found, known, replace(known.record, saved=replace(saved, node=",".join(nodes))))
 
     def _keep(self, found: Standing, known: SlurmJob, reason: str) -> None:
         """One that waits with a saved machine is suspended until somebody lets it go on."""

@@ -5,7 +5,7 @@ What a refusal is for is written here, once, in the order in which it is checked
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -241,7 +241,7 @@ class Twin:
                 self._world.log_change("saving", job, reason)
                 self._world.leave(found, JobState.SUSPENDED if is_kept else JobState.PENDING, reason)
 
-    def move(self, job: str, node: str) -> None:
+    def move(self, job: str, nodes: Sequence[str]) -> None:
         raise Refused("machines do not move here")
 
     def cancel(self, job: str, reason: str) -> None:

@@ -1,12 +1,14 @@
-"""A suspended machine brought from one node to another: what is done next, as both nodes say how far it is.
+"""Suspended machines of a job brought to other nodes: what is done next, as the nodes say how far they are.
 
 Nothing is remembered between two looks, so a service that was killed goes on, and each step may come twice.
-Until the old node has given the machine away it can go on there; from then on it is brought to its new
-place however often that takes, and the job stays suspended.
+Until an old node has given its machine away all can go on there, and none does before all have been brought;
+from then on they are brought to their new places however often that takes, and the job stays suspended.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from cachemgr.protocol import JOB_OWNER
@@ -23,13 +25,18 @@ MOST_BUSY = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MoveFields:
-    """A machine that is to move."""
+    """The machines of a job that are to move, each from one of the nodes to the one in the same place. No
+    node is on both sides."""
 
     job: str
     uid: int
-    source: str
-    target: str
+    sources: Sequence[str]
+    targets: Sequence[str]
     rate_bytes_per_s: int
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        return list(zip(self.sources, self.targets, strict=True))
 
 
 class MoveFailed(Exception):
@@ -44,36 +51,41 @@ def move_machine(fields: MoveFields, nodes: Nodes, rms: BatchSystem, attempts: i
     """Do what is next. Raises Unavailable until it is over there, and Refused if it stays where it is."""
     is_given = False
     try:
-        state, place = _arrive(fields, nodes)
-        if state == FETCHED:
-            _step(nodes, fields, fields.source, GIVE, place=place)
-            is_given = True
-            state, place = _arrive(fields, nodes)
+        found = {pair: _arrive(fields, nodes, pair) for pair in fields.pairs}
+        states = {state for state, _ in found.values()}
+        is_given = TAKEN in states
+        if states <= {FETCHED, TAKEN}:
+            for (source, target), (state, place) in found.items():
+                if state == FETCHED:
+                    _step(nodes, fields, source, GIVE, place=place)
+                    is_given = True
+                    found[source, target] = _arrive(fields, nodes, (source, target))
     except MoveFailed as failed:
         is_busy_for_long = failed.code == "busy" and attempts >= MOST_BUSY
         if not is_given and (failed.code in HOPELESS or is_busy_for_long):
-            raise Refused(f"its machine stays on {fields.source}: {failed}") from failed
-        raise Unavailable(f"its machine is not on {fields.target} yet: {failed}") from failed
-    if state != TAKEN:
-        raise Unavailable(f"its machine is on its way to {fields.target}")
-    rms.move(fields.job, fields.target)
-    try:
-        _step(nodes, fields, fields.source, DROP)
-    except MoveFailed:
+            raise Refused(f"its machine stays on {', '.join(fields.sources)}: {failed}") from failed
+        raise Unavailable(f"its machine is not on {', '.join(fields.targets)} yet: {failed}") from failed
+    if any(state != TAKEN for state, _ in found.values()):
+        raise Unavailable(f"its machine is on its way to {', '.join(fields.targets)}")
+    rms.move(fields.job, fields.targets)
+    for source in fields.sources:
         # What is left there is void, and goes with the job.
-        return
+        with suppress(MoveFailed):
+            _step(nodes, fields, source, DROP)
 
 
-def _arrive(fields: MoveFields, nodes: Nodes) -> tuple[str, str]:
-    return _step(nodes, fields, fields.target, ARRIVE)
+def _arrive(fields: MoveFields, nodes: Nodes, pair: tuple[str, str]) -> tuple[str, str]:
+    return _step(nodes, fields, pair[1], ARRIVE, source=pair[0])
 
 
-def _step(nodes: Nodes, fields: MoveFields, node: str, step: str, place: str = "") -> tuple[str, str]:
+def _step(
+    nodes: Nodes, fields: MoveFields, node: str, step: str, *, place: str = "", source: str = ""
+) -> tuple[str, str]:
     order = Move(
         owner=f"{JOB_OWNER}{fields.job}",
         step=step,
         uid=fields.uid,
-        source=fields.source if step == ARRIVE else "",
+        source=source,
         place=place,
         rate_bytes_per_s=fields.rate_bytes_per_s if step == ARRIVE else None,
     )

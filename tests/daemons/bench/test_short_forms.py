@@ -31,7 +31,7 @@ PARTS = (
 )
 ANYBODY = (
     *("mixed", "leases", "gangs", "admission", "options", "backfill", "schedule", "switch"),
-    *("pool", "machines", "desk_scale", "stress"),
+    *("pool", "machines", "machines_beside", "desk_scale", "stress"),
 )
 # `service`, `heads` and `kill` can, too; what takes longer is tried once, by whoever runs the tests.
 NEED_ROOT = sorted(set(ALL) - {*ANYBODY, "service", "heads", "kill"})

@@ -177,6 +177,10 @@ def is_move(effect: Effect) -> bool:
 def moved_by(effect: Effect) -> dict[str, Any]:
     """What is moved, and to where."""
     found: dict[str, Any] = json.loads(effect.payload)["move"]
+    # A service of an earlier version wrote one node of each.
+    for name in ("source", "target"):
+        if name in found:
+            found[f"{name}s"] = [found.pop(name)]
     return found
 
 

@@ -152,13 +152,17 @@ class PreemptibleJobs:
             self.on.setdefault(name, {})[found.key] = found
 
     def _share_disks(self, nodes: Iterable[str]) -> None:
-        """Machines on one node are saved to one disk: each may have to wait for all of them."""
-        for name in nodes:
-            saved = [job for job in self.on.get(name, {}).values() if job.memory_bytes is not None]
-            grace_s = saving_s(self._site.settings, sum(job.memory_bytes or 0 for job in saved))
-            for job in saved:
+        """Machines on one node are saved to one disk: each may have to wait for all of them. A job's machines
+        are saved together, so that its fullest node counts."""
+        there = {job.key: job for name in nodes for job in self.on.get(name, {}).values()}
+        for job in there.values():
+            if job.memory_bytes is not None:
+                grace_s = max(saving_s(self._site.settings, self._saved_bytes(name)) for name in job.nodes)
                 terms = replace(job.run.terms, grace_s=grace_s)
                 self._enter(replace(job, run=replace(job.run, terms=terms)))
+
+    def _saved_bytes(self, node: str) -> int:
+        return sum(job.memory_bytes or 0 for job in self.on.get(node, {}).values())
 
     def forget(self, key: str) -> None:
         """Its run is over."""
@@ -215,11 +219,6 @@ def refusal_of(settings: Settings, lines: JobLines, job: RmsJob) -> str:
     if lines.is_suspendable and not job.can_save:
         return (
             "preemptible is suspend, and the batch system cannot have this job's machine saved: leave it out"
-        )
-    if lines.is_suspendable and job.nodes_wanted > 1:
-        return (
-            f"preemptible is suspend, and the machines of a job of {job.nodes_wanted} nodes cannot be "
-            "suspended: write requeue"
         )
     if lines.is_suspendable and not machine_memory_bytes(job):
         return "preemptible is suspend, and it is not known how much memory the machine has: ask for memory"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from outrider.metadata.notation.hostlists import expand
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
 from tests.daemons.machines.linux_guest import linux_guest
+from tests.daemons.reservations import reserve, workspace
+from tests.daemons.slurm.service.failing import fill
 from tests.daemons.slurm.service.in_machines import (
     BOOT_S,
     MB,
@@ -16,7 +19,7 @@ from tests.daemons.slurm.service.in_machines import (
     wait_until_said,
     with_kernels,
 )
-from tests.daemons.slurm.service.jobs import ended
+from tests.daemons.slurm.service.jobs import ended, restarts, script, seen, wait_for, wait_in_slurm
 
 NODES = 4
 MEMORY = "--mem=160"
@@ -114,3 +117,86 @@ def test_machines_without_a_script_are_there_for_their_user(machines: OutriderSi
     assert "never" not in said(site, job)
     assert foreign.returncode != 0
     assert "it has 2" in missing.stderr
+
+
+# Connections that last: each machine adds 1 to what comes and passes it on.
+PASSING = r"""#!/bin/sh
+# pass.sh NEXT
+sleep 100000 | nc -l -p 7000 | while read -r value; do echo $((value + 1)); done |
+    until nc "$1" 7000 2>/dev/null; do sleep 0.2; done
+"""
+TURNING = r"""
+for number in $(seq 2 COUNT); do
+    next=vm$((number % COUNT + 1))
+    ssh "vm$number" "cd $PWD && sh pass.sh $next" &
+done
+mkfifo /tmp/in
+sleep 100000 | nc -l -p 7000 >/tmp/in &
+exec 7</tmp/in
+{
+    echo 1
+    while read -r value <&7; do
+        echo "$value" >&2
+        [ "$value" -lt LAST ] || break
+        echo $((value + 1))
+        sleep 0.3
+    done
+} | until nc vm2 7000 2>/dev/null; do sleep 0.2; done
+echo "over on $(hostname)"
+"""
+
+
+def turning(count: int, last: int) -> str:
+    return TURNING.replace("COUNT", str(count)).replace("LAST", str(last))
+
+
+def turned_to(site: OutriderSite, job: str) -> list[int]:
+    return [int(line) for line in said(site, job).splitlines() if line.isdigit()]
+
+
+def test_program_goes_on_when_all_machines_were_suspended_and_have_moved(machines: OutriderSite) -> None:
+    site, last = machines, 400
+    site.cluster.write(HEAD, f"{site.home()}/project/pass.sh", PASSING)
+    image = site.image("turning.qcow2", 4 * MB)
+    job = submit(site, image, turning(2, last), "-c1", "-N2", MEMORY, boot="ssh")
+    wait_for(site, job, "RUNNING")
+    sources = expand(seen(site, job).nodes)
+    targets = [node for node in site.cluster.nodes if node not in sources]
+    wait_until_said(site, job, "20")
+
+    told = site.outrider("migrate", job).stdout
+    back = ended(site, job, 2 * BOOT_S)
+
+    assert f"from {', '.join(sources)} to {', '.join(targets)}" in told
+    assert back.state == "COMPLETED", f"{said(site, job)}\n{site.logs()}"
+    assert list(expand(back.nodes)) == targets
+    assert turned_to(site, job) == list(range(2, last + 2, 2)), said(site, job)
+    assert restarts(site, job) == "Restarts=1"
+    assert [kept_on(site, node) for node in site.cluster.nodes] == [[]] * NODES
+
+
+def test_machines_of_two_nodes_make_way_for_a_reservation_and_go_on_together(machines: OutriderSite) -> None:
+    site, last = machines, 900
+    site.cluster.write(HEAD, f"{site.home()}/project/pass.sh", PASSING)
+    image = site.image("yielding.qcow2", 4 * MB)
+    workspace(site, "wanted", 8 * MB)
+    more = "#OUTRIDER preemptible: suspend\n"
+    job = submit(site, image, turning(2, last), "-c1", "-wn1,n2", MEMORY, more=more, boot="ssh")
+    firm = [fill(site, node) for node in ("n3", "n4")]
+    wait_for(site, job, "RUNNING")
+    wait_until_said(site, job, "20")
+
+    answer = reserve(site, "wanted", "--nodes=1", "--start=now+75s", "-t15s")
+    name = str(answer["name"])
+    wait_in_slurm(site, name, is_there=True)
+    inside = site.submit(script(None), "-t1", f"--reservation={name}")
+    within = ended(site, inside, BOOT_S)
+    back = ended(site, job, 2 * BOOT_S)
+    for each in firm:
+        site.cluster.run(HEAD, ["scancel", each], user="ada")
+
+    assert answer["result"] == "accepted", answer
+    assert within.state == "COMPLETED"
+    assert (back.state, back.nodes) == ("COMPLETED", "n[1-2]"), f"{said(site, job)}\n{site.logs()}"
+    assert turned_to(site, job) == list(range(2, last + 2, 2)), said(site, job)
+    assert restarts(site, job) == "Restarts=1"

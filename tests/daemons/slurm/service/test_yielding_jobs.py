@@ -116,11 +116,6 @@ def test_service_killed_in_the_grace_time_requeues_the_job_in_time(site: Outride
     [
         ("#OUTRIDER preemptible: suspend", (), "virtual machine"),
         ("#OUTRIDER run: vm", (), "--mem"),
-        (
-            "#OUTRIDER run: vm\n#OUTRIDER preemptible: suspend",
-            ("--mem=100", "-N2"),
-            "several nodes cannot be suspended",
-        ),
         ("#OUTRIDER grace: 5m", (), "grace says nothing without preemptible"),
         ("#OUTRIDER preemptible: requeue", ("--no-requeue",), "contradict"),
     ],

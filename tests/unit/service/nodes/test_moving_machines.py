@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
@@ -11,7 +12,7 @@ from outrider.rms.base import BatchSystem, Refused, Unavailable
 from outrider.service.nodes.moving import MOST_BUSY, MoveFields, move_machine
 from outrider.service.ports import Move, NodeReport, NodeTrouble, OrderResult, TellNode
 
-FIELDS = MoveFields(job="17", uid=1000, source="n1", target="n2", rate_bytes_per_s=10)
+FIELDS = MoveFields(job="17", uid=1000, sources=("n1",), targets=("n2",), rate_bytes_per_s=10)
 PLACE = "n2:/var/tmp/outrider-1000/job-17"
 
 
@@ -50,9 +51,9 @@ class TwoNodes:
             return f"taken {PLACE}"
         return f"fetched {PLACE}" if self.is_brought else "coming "
 
-    def move(self, job: str, node: str) -> None:
-        assert (job, self.holder) == ("17", node)
-        self.led_to = node
+    def move(self, job: str, nodes: Sequence[str]) -> None:
+        assert (job, self.holder) == ("17", *nodes)
+        (self.led_to,) = nodes
 
 
 def attempt(nodes: TwoNodes, attempts: int = 0) -> None:
@@ -101,3 +102,50 @@ def test_machine_that_cannot_come_stays() -> None:
         attempt(nodes, MOST_BUSY)
 
     assert nodes.led_to == "n1"
+
+
+@dataclass
+class FourNodes:
+    """Machines of two nodes on their way to two others."""
+
+    brought: set[str] = field(default_factory=set)
+    given: set[str] = field(default_factory=set)
+    done: list[str] = field(default_factory=list)
+    led_to: tuple[str, ...] = ()
+
+    def tell(self, call: TellNode) -> NodeReport:
+        (order,) = call.orders
+        assert isinstance(order, Move)
+        self.done.append(f"{order.step} {call.node}")
+        state = "given" if order.step == "give" else "dropped"
+        if order.step == "arrive":
+            assert order.source == {"n3": "n1", "n4": "n2"}[call.node]
+            state = "fetched" if call.node in self.brought else "coming"
+            state = "taken" if order.source in self.given else state
+        elif order.step == "give":
+            assert self.brought == {"n3", "n4"}
+            self.given.add(call.node)
+        else:
+            assert self.led_to == ("n3", "n4")
+        result = OrderResult(order=order, words=f"{state} {PLACE}")
+        return NodeReport(node=call.node, at_s=0, limit_bytes=1, used_bytes=0, results=(result,))
+
+    def move(self, job: str, nodes: Sequence[str]) -> None:
+        assert self.given == {"n1", "n2"}
+        self.led_to = tuple(nodes)
+
+
+def test_none_of_several_is_given_before_all_are_brought() -> None:
+    nodes = FourNodes()
+    fields = replace(FIELDS, sources=("n1", "n2"), targets=("n3", "n4"))
+    for brought in (set(), {"n3"}):
+        nodes.brought = brought
+        with pytest.raises(Unavailable):
+            move_machine(fields, nodes, cast(BatchSystem, nodes), 0)
+    given_early = set(nodes.given)
+    nodes.brought = {"n3", "n4"}
+    move_machine(fields, nodes, cast(BatchSystem, nodes), 0)
+
+    assert given_early == set()
+    assert nodes.led_to == ("n3", "n4")
+    assert nodes.done[-2:] == ["drop n1", "drop n2"]

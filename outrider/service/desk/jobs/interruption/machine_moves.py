@@ -21,27 +21,30 @@ planned with a reserve."""
 def order_move(
     site: Site, entry: JobEntry, entries: Iterable[JobEntry], node: str, who: str
 ) -> Trouble | str:
-    """Have a machine saved if it runs, brought to a node, and let go on if it was not suspended by hand; in
-    words what is done."""
+    """Have a job's machines saved if they run, brought to other nodes, one of them to `node`, and let go on
+    if they were not suspended by hand; in words what is done."""
     job, now_s = entry.job, site.now_s
     if entry.lines is None or not entry.lines.is_machine or not job.can_save:
         return _conflict(f"job {job.key} runs in no virtual machine (run: vm): it cannot move")
-    runs = job.state is JobState.RUNNING and job.start_s is not None and len(job.nodes) == 1
+    runs = job.state is JobState.RUNNING and job.start_s is not None
     if not runs and not job.saved_on:
         return _conflict(f"job {job.key} is {job.state.value}, and has no machine yet that could move")
-    source = job.nodes[0] if runs else job.saved_on
-    if node and node == source:
-        return _conflict(f"the machine of job {job.key} is on {node} already")
+    sources = job.nodes if runs else job.saved_on
+    if node and node in sources:
+        return _conflict(f"a machine of job {job.key} is on {node} already: each has to go to another node")
     if site.store.waiting_effects(machine_of(job.key), most=1):
         return _conflict(f"job {job.key} is being suspended or moved already: outrider explain {job.key}")
-    target = _target(site, entry, entries, node)
-    if isinstance(target, Trouble):
-        return target
+    targets = _targets(site, entry, entries, node, len(sources))
+    if isinstance(targets, Trouble):
+        return targets
     rate = site.settings.best_effort_rate_bytes_per_s or site.settings.link_rate_bytes_per_s // LINK_SHARE
+    rate = max(1, rate // len(sources))
     fields = {
-        "job": job.key, "uid": job.uid, "source": source, "target": target, "rate_bytes_per_s": max(1, rate),
+        "job": job.key, "uid": job.uid, "sources": sources, "targets": targets,
+        "rate_bytes_per_s": rate,
     }  # fmt: skip
     effects: list[Effect] = []
+    source, target = ", ".join(sources), ", ".join(targets)
     reason = f"outrider: its machine moves to {target}"
     if job.state is not JobState.SUSPENDED:
         effects.append(suspend_effect(job.key, job.start_s or 0, reason, now_s))
@@ -63,19 +66,23 @@ def leave_drained(site: Site, entries: Mapping[str, JobEntry], sight: Sight) -> 
         return
     for entry in entries.values():
         job = entry.job
-        if job.saved_on in drained and job.state is JobState.HELD and job.is_held_by_us:
+        left = [name for name in job.saved_on if name in drained]
+        if left and job.state is JobState.HELD and job.is_held_by_us:
             # Without another node it is asked for again after the next look.
-            order_move(site, entry, entries.values(), "", f"outrider: {job.saved_on} is drained")
+            order_move(site, entry, entries.values(), "", f"outrider: {', '.join(left)} is drained")
 
 
 def _pause_s(site: Site, entry: JobEntry, rate: int, *, is_running: bool) -> int:
-    """To save its memory, carry it and read it again; what its disks have grown by is not known."""
+    """To save its memory, carry it so fast and read it again; what its disks have grown by is not known."""
     memory_bytes = machine_memory_bytes(entry.job)
     saved_s = saving_s(site.settings, memory_bytes)
-    return (2 if is_running else 1) * saved_s + math.ceil(memory_bytes / max(1, rate))
+    return (2 if is_running else 1) * saved_s + math.ceil(memory_bytes / rate)
 
 
-def _target(site: Site, entry: JobEntry, entries: Iterable[JobEntry], node: str) -> str | Trouble:
+def _targets(
+    site: Site, entry: JobEntry, entries: Iterable[JobEntry], node: str, count: int
+) -> tuple[str, ...] | Trouble:
+    """Other nodes for all of its machines, in the order in which the batch system numbers them."""
     job = entry.job
     if not job.elsewhere:
         return _conflict(
@@ -90,14 +97,18 @@ def _target(site: Site, entry: JobEntry, entries: Iterable[JobEntry], node: str)
         for number, each in enumerate(site.book.timeline.nodes)
         if available >> number & 1 and each.name in job.elsewhere
     }
-    if node:
-        return node if node in up else _conflict(f"node {node} takes no jobs now")
+    if node and node not in up:
+        return _conflict(f"node {node} takes no jobs now")
     booked = {
         name for live in site.live.values() if live.reservation.start_s <= site.now_s for name in live.nodes
     }
     busy = [name for each in entries for name in each.job.nodes]
-    free = sorted(up - booked, key=lambda name: (busy.count(name), name))
-    return free[0] if free else _conflict(f"there is no other node for job {job.key} now: name one later")
+    free = sorted(up - booked - {node}, key=lambda name: (busy.count(name), name))
+    chosen = ([node] if node else []) + free
+    if len(chosen) < count:
+        wanted = "no other node" if count == 1 else f"not {count} other nodes"
+        return _conflict(f"there is {wanted} for job {job.key} now: try later")
+    return tuple(name for name in job.elsewhere if name in chosen[:count])
 
 
 def _conflict(words: str) -> Trouble:

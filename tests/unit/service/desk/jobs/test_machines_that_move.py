@@ -12,6 +12,7 @@ from outrider.rms.base import JobState, Refused, RmsJob, Unavailable
 from outrider.rms.twin.jobs import TwinJob
 from outrider.service.answers import JobDetails, Trouble
 from outrider.service.desk.batch.job_effects import is_move, moved_by
+from outrider.service.desk.jobs.interruption.machine_moves import LINK_SHARE
 from outrider.service.ports import Call, Carry
 from outrider.service.requests import MigrateJob
 from tests.unit.service.desk.jobs.yielding_site import (
@@ -76,9 +77,43 @@ def test_machine_is_suspended_brought_over_and_goes_on(
     assert "pause of at most about" in told
     assert isinstance(again, Trouble)
     assert len(moves.asked) == 4
-    assert {each["target"] for each in moves.asked} == {other}
+    assert [each["targets"] for each in moves.asked] == [[other]] * 4
     assert state(site, key) is JobState.RUNNING
     assert len(happened(site, key, "running")) == 2
+
+
+def test_machines_of_several_nodes_move_each_to_another_in_the_batch_systems_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, order = TwinJob.seen, ("n5", "n2", "n4", "n1", "n3")
+
+    def seen_with_others(job: TwinJob) -> RmsJob:
+        found = seen(job)
+        return replace(found, elsewhere=tuple(each for each in order if each not in found.nodes))
+
+    monkeypatch.setattr(TwinJob, "seen", seen_with_others)
+    for site in site_of(tmp_path, SETTINGS, nodes=5):
+        moves = Moves(site, [None])
+        monkeypatch.setattr(site, "_carry_out", moves)
+        key = running(site, MACHINE, memory_mib=MEMORY_MIB, nodes=2)
+        before = site.job(key)
+        assert before is not None
+        others = [each for each in order if each not in before.nodes]
+        refused = site.ask(MigrateJob(job=key, node=before.nodes[1]))
+        answer = site.ask(MigrateJob(job=key, node=others[2]))
+        site.sleep(120)
+
+        assert isinstance(refused, Trouble)
+        assert isinstance(answer, JobDetails), answer
+        (asked,) = moves.asked
+        assert asked["sources"] == list(before.nodes)
+        targets = asked["targets"]
+        assert isinstance(targets, list)
+        assert others[2] in targets
+        assert targets == [each for each in others if each in targets]
+        assert len(targets) == 2
+        rate = SETTINGS.link_rate_bytes_per_s // LINK_SHARE // 2
+        assert asked["rate_bytes_per_s"] == rate
 
 
 def test_what_cannot_move_is_refused(site: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,8 +32,8 @@ SETTLED_S = 320
 """Nodes have been asked what they have."""
 
 
-def site_of(folder: Path, settings: Settings) -> Iterator[Sandbox]:
-    made = Sandbox(folder, nodes=2, settings=settings)
+def site_of(folder: Path, settings: Settings, nodes: int = 2) -> Iterator[Sandbox]:
+    made = Sandbox(folder, nodes=nodes, settings=settings)
     for pool in made.pools.values():
         digest = digest_of("ubuntu")
         pool.images[digest] = NodeImage(digest=digest, size_bytes=10 * RATE, uri="x")

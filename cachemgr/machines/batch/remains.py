@@ -1,0 +1,74 @@
+"""What a job's machine has left on its node: it goes on, begins anew, or goes."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from cachemgr.base.errors import CacheError, WrongBytes
+from cachemgr.machines import states
+from cachemgr.machines.qemu.process import BUSY
+from cachemgr.machines.record import has_record, read_record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cachemgr.machines.batch.image import BaseImage
+    from cachemgr.machines.batch.system import BatchJob
+    from cachemgr.machines.machine import Machine
+    from cachemgr.machines.record import MachineRecord
+
+DISK = "root"
+
+
+def continued(machine: Machine, job: BatchJob, image: BaseImage) -> MachineRecord | None:
+    """The machine that is here already, with its image where it is now; None if it begins anew.
+
+    A machine that was lost, with the node or by a kill, begins anew when the batch system has
+    started its job once more: that is what its user has agreed to. One of several goes on only from where
+    all of them were suspended: its others are gone.
+    """
+    if not has_record(machine.site.disk, machine.folder):
+        return None
+    machine.status()
+    if not has_record(machine.site.disk, machine.folder):
+        return None
+    record = read_record(machine.site.disk, machine.folder)
+    if record.state == states.MOVED:
+        # It goes on elsewhere, or is about to: here it never begins anew.
+        return None
+    if record.state == states.LOST and job.attempt > 0:
+        machine.remove()
+        return None
+    if job.nodes > 1 and not (record.state == states.SUSPENDED and record.together):
+        end_machine(machine)
+        return None
+    known = next(each for each in record.wish.disks if each.name == DISK)
+    if known.digest and image.digest and known.digest != image.digest:
+        raise WrongBytes(
+            f"the image has changed since the machine of job {job.key} began: sha256:{known.digest[:12]} is "
+            f"now sha256:{image.digest[:12]}; bring the earlier one back, or submit the job again"
+        )
+    if known.path != image.path and record.state == states.SUSPENDED:
+        machine.relocate({DISK: image.path})
+        record = read_record(machine.site.disk, machine.folder)
+    return record
+
+
+def end_machine(machine: Machine, but: Sequence[str] = ()) -> None:
+    """End a machine, whatever it does, and remove what it has left; not one in one of these states."""
+    with suppress(CacheError, OSError):
+        if machine.status().record.state in but:
+            return
+    with suppress(CacheError, OSError):
+        machine.stop(0)
+    remove_machine(machine)
+
+
+def remove_machine(machine: Machine) -> None:
+    """A machine that is over, with its folder; the lock of whoever works on it is the last file there."""
+    with suppress(CacheError, OSError):
+        machine.remove()
+        os.unlink(f"{machine.folder}/{BUSY}")
+        os.rmdir(machine.folder)
