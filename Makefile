@@ -4,6 +4,7 @@
 # make bench  speed, as ratios to a baseline in one run   make lint   ruff, mypy --strict, import-linter
 # make cachemgr.pyz   the node side as one file            make man    manual pages, from the parsers
 # make docs   the documentation as a site, in build/site: a link or an anchor that leads nowhere fails
+# make packages   packages for Debian and RHEL 9, and the archive of the release, in build/packages
 # make outrider-client   the Python client as a wheel, in build
 # make integrations   Snakemake, Parsl, Dask-jobqueue and submitit from the index, which tests submit with
 # make spank  the option --workspace= for the installed Slurm
@@ -31,8 +32,8 @@ BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
 # Tests, demos and benchmarks start hundreds of processes: they find bytecode, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo demo-embedded demo-sim test prepared tried test-long test-versions lint bench docs tools clean \
-        man spank with-integrations with-accounting cachemgr.pyz outrider-client integrations
+.PHONY: demo demo-embedded demo-sim test prepared tried test-long test-versions lint bench docs packages tools clean \
+        man spank with-axe with-integrations with-accounting cachemgr.pyz outrider-client integrations
 
 # As root it installs Slurm from Debian if there is none; without one it shows demo-embedded instead.
 demo: $(READY)
@@ -54,7 +55,13 @@ test:
 	$(MAKE) --no-print-directory --jobs 2 lint tried
 
 # What cannot be had without a network is not tried.
-prepared: $(READY) tools with-integrations with-accounting
+prepared: $(READY) tools with-integrations with-accounting with-axe
+
+# What finds out whether the page can be used without seeing it, or without a pointer.
+AXE := build/axe/node_modules/axe-core/axe.min.js
+with-axe:
+	@test -e $(AXE) || npm install --silent --no-audit --no-fund --prefix build/axe axe-core@4.14.1 >/dev/null 2>&1 \
+	  || echo "whether the page is for everybody is not tried: axe-core cannot be had from npm"
 
 with-integrations:
 	@$(MAKE) --no-print-directory $(INTEGRATIONS)/.ready || echo "tools that users submit with are not tried"
@@ -116,6 +123,11 @@ plugins/slurm/spank_outrider.so: plugins/slurm/spank_outrider.c
 man: $(READY)
 	$(BIN)/python -m tools.manpage
 	$(BIN)/python -m tools.usermanpage
+	$(BIN)/python -m tools.packages.servicemanpage
+
+# Debian packages, RPMs and the archive of the release, in build/packages.
+packages: $(READY) man
+	$(BIN)/python -m tools.packages
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -135,8 +147,8 @@ $(READY): setup.cfg pyproject.toml
 # What tests compare with or try: an independent network simulator, file systems,
 # readers of images, servers, registries, shells, batch systems (tools/install.sh says how they are kept from
 # starting). Only root can install it; without it those tests are skipped, except in CI, where they fail.
-TOOLS := acl aria2 btrfs-progs buildah containerd cpio curl debootstrap docker-registry e2fsprogs fdisk fish gcc genisoimage gridengine-client \
-         gridengine-drmaa1.0 gridengine-exec gridengine-master groff-base iproute2 \
+TOOLS := acl aria2 btrfs-progs buildah chromium chromium-driver containerd cpio curl debootstrap docker-registry e2fsprogs fdisk fish gcc genisoimage gridengine-client \
+         gridengine-drmaa1.0 gridengine-exec gridengine-master groff-base iproute2 libapache2-mod-passenger \
          libc6-dev libslurm-dev lua5.4 lz4 munge openssh-client openssh-server openssl parallel podman postgresql prometheus python3-simgrid \
          qemu-system-x86 qemu-utils rsync skopeo slurm-client slurm-wlm-basic-plugins slurmctld slurmd squashfs-tools sshfs systemd util-linux xfsprogs \
          xorriso zsh

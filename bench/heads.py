@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import NOT_MEASURED, Arguments, judged, lacking
-from bench.service import START_MS, _prepare
+from bench.service import START_MS, prepare
 from bench.service_load import Asks, RequestTimes, in_turn
 from bench.service_process import BenchedService
 from bench.service_site import BenchedSite
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder = Path(name)
         folder.chmod(0o755)
         file = BenchedSite(folder=folder / "sqlite", nodes=options.nodes)
-        _prepare(file, options.reservations, None)
+        prepare(file, options.reservations, None)
         server = PostgresServer(folder / "pg")
         server.start()
         try:

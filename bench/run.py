@@ -59,6 +59,7 @@ BENCHMARKS = (
     # The service.
     Benchmark(name="service", brief=("--nodes=2000", "--reservations=2000", "--times=2")),
     Benchmark(name="heads", brief=("--nodes=2000", "--reservations=2000", "--decisions=100", "--starts=2")),
+    Benchmark(name="page", brief=("--nodes=2000", "--reservations=2000", "--times=2")),
     Benchmark(name="desk_scale", brief=("--nodes=2000", "--jobs=1000", "--others=3000")),
     # Slurm and Grid Engine.
     Benchmark(name="submit", brief=("--rounds=50",)),

@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.given(argv)
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="outrider-bench-") as folder:
         place = BenchedSite(folder=Path(folder), nodes=options.nodes)
-        _prepare(place, options.reservations, options.filled)
+        prepare(place, options.reservations, options.filled)
         service = BenchedService(place)
         try:
             _measure(service, options.times)
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _prepare(place: BenchedSite, reservations: int, filled: Path | None) -> None:
+def prepare(place: BenchedSite, reservations: int, filled: Path | None) -> None:
     """The store is made in memory, where nobody waits for a disk, and then copied."""
     from bench.service_site import write_config
 

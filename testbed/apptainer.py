@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-PACKAGES = "apptainer squashfuse"
+PACKAGES = "apptainer oras squashfuse"
 PLACE = CACHE / "sid-apptainer"
 TREE = CACHE / "sid"
 # In a mount namespace of its own, so that nothing is left mounted. Apptainer does not run in a chroot.
@@ -31,7 +31,7 @@ mount --rbind /dev root/dev
 cp /etc/resolv.conf root/etc/resolv.conf
 install="chroot root apt-get -q -y --no-install-recommends install {PACKAGES}"
 $install || {{ chroot root apt-get -q -o Acquire::Check-Valid-Until=false update; $install; }}
-touch installed
+echo '{PACKAGES}' >installed
 """
 # Several at once: nobody writes to the tree.
 RUNNING = """
@@ -71,7 +71,14 @@ def installed() -> str:
     PLACE.mkdir(exist_ok=True)
     with (PLACE / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return "" if (PLACE / "installed").exists() else _install()
+        return "" if _has_all() else _install()
+
+
+def _has_all() -> bool:
+    try:
+        return (PLACE / "installed").read_text().split() == PACKAGES.split()
+    except OSError:
+        return False
 
 
 def running(given: Path, program: str, words: Sequence[str]) -> list[str]:
@@ -81,8 +88,10 @@ def running(given: Path, program: str, words: Sequence[str]) -> list[str]:
 
 def _install() -> str:
     for name in ("upper", "work", "root"):
-        shutil.rmtree(PLACE / name, ignore_errors=True)
-        (PLACE / name).mkdir()
+        # More comes to what an earlier installation has put there; of a broken one nothing stays.
+        if not (PLACE / "installed").exists():
+            shutil.rmtree(PLACE / name, ignore_errors=True)
+        (PLACE / name).mkdir(exist_ok=True)
     done = subprocess.run(
         _namespaced(INSTALLING, str(PLACE), str(TREE)),
         env={**os.environ, **ENVIRONMENT},

@@ -28,6 +28,7 @@ MODULES = {
     "asking.watch": ("watch",),
     "asking.top": ("top",),
     "asking.timeline": ("timeline",),
+    "asking.page": ("page",),
     "asking.listing": ("status", "nodes", "images", "transfers", "report"),
     "asking.submit": ("submit",),
     "asking.configuration": ("config",),

@@ -100,7 +100,8 @@ def _note_all(document: YamlDocument, errors: list[ErrorDetails], schema: Schema
 def _note(document: YamlDocument, error: ErrorDetails, schema: Schema) -> None:
     kind, path = error["type"], error["loc"]
     context = error.get("ctx", {})
-    if path and path[-1] == "[key]":
+    # A key may be called like that itself.
+    if path and path[-1] == "[key]" and kind != "extra_forbidden":
         document.add_problem(path[:-1], _wrong(kind, error["input"], context), of_key=True)
         return
     if kind == "extra_forbidden":

@@ -207,6 +207,11 @@ class ShowTimeline:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ShowOverview:
+    """Who has which nodes when, of the whole site."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ListJobs:
     """Best-effort jobs that name an image, the first submitted first."""
 
@@ -308,6 +313,7 @@ Request = (
     | ListNodes
     | ListTransfers
     | ShowTimeline
+    | ShowOverview
     | ListJobs
     | ShowJob
     | SuspendJob

@@ -90,16 +90,16 @@ class SimulationResult:
     moved_leases: int = 0
     """How often a deadline lease was given another place for another request."""
     event_delays_s: dict[str, int] = field(default_factory=dict)
-    """Of open leases whose event came: after how long they began."""
+    """Of open leases whose event came: after how long they began. The others are `without_event`."""
     without_event: list[str] = field(default_factory=list)
-    """Open leases that waited in vain."""
     lost_runs: int = 0
     """Best-effort runs that had to begin again because a node failed."""
     stays: list[Stay] = field(default_factory=list)
     moved_bytes: int = 0
     transfers: int = 0
     begun_s: dict[int, int] = field(default_factory=dict)
-    """When each transfer for a reservation began, by its number."""
+    arrived_s: dict[int, int] = field(default_factory=dict)
+    """When each transfer for a reservation began, and when each was over, by its number."""
     end_s: int = 0
 
 
@@ -387,6 +387,7 @@ class Simulation:
                 self._stall(transfer)
             else:
                 book.transfer_done(transfer.number, self.now_s)
+                self.outcome.arrived_s[transfer.number] = self.now_s
                 self._wake()
         self._watch_links()
 

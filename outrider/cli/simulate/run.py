@@ -71,6 +71,9 @@ def add(commands: Subparsers) -> None:
     outputs.add_argument("--jobs-csv", metavar="FILE", help="one row a job, as evalys reads them")
     outputs.add_argument("--swf", metavar="FILE", help="the schedule in Standard Workload Format")
     outputs.add_argument("--gantt", metavar="FILE", help="the schedule as a picture: .svg, .png or .pdf")
+    outputs.add_argument(
+        "--html", metavar="FILE", help="all of it as one page for a browser, which needs nothing else"
+    )
     outputs.add_argument("--load", metavar="FILE", help="use and queue over time only, for long logs")
 
 
@@ -139,7 +142,7 @@ def run(arguments: argparse.Namespace) -> None:
     for picture in (arguments.gantt, arguments.load):
         if picture:
             check_picture(picture)
-    for path in (arguments.jobs_csv, arguments.swf):
+    for path in (arguments.jobs_csv, arguments.swf, arguments.html):
         check_writable(path)
     from outrider.cli.simulate.runs.log import RunResult, runs_as_log
     from outrider.cli.simulate.runs.output import deliver

@@ -60,6 +60,10 @@ class BusyForecast:
         """Under which anything is known."""
         return list(self._known)
 
+    def known(self, name: str) -> tuple[Taken, ...]:
+        """What is known under a name."""
+        return self._known.get(name, ())
+
     def know(self, name: str, taken: tuple[Taken, ...]) -> None:
         """This, on each node at most once, is what is known under a name now: nothing, to forget it."""
         before = self._known.get(name, ())

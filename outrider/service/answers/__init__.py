@@ -19,7 +19,7 @@ from outrider.service.answers.leases import (
     OptionView,
     Report,
 )
-from outrider.service.answers.site import Status, Timeline
+from outrider.service.answers.site import Overview, Status, Timeline
 
 Result = Literal["accepted", "refused"]
 
@@ -421,6 +421,7 @@ Answer = (
     | NodeList
     | TransferList
     | Timeline
+    | Overview
     | Status
     | DecisionList
     | Report

@@ -26,6 +26,49 @@ class Timeline:
     is_complete: bool
 
 
+Runs = tuple[int, ...]
+"""Nodes by their places in a list: where a run of neighbours begins, how many there are, and so on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReservationColumns:
+    """Reservations that are not over, a column for each of their values."""
+
+    names: tuple[str, ...]
+    users: tuple[str, ...]
+    states: tuple[str, ...]
+    starts_s: tuple[int, ...]
+    ends_s: tuple[int, ...]
+    ready_s: tuple[int | None, ...]
+    """When the image was, or will be, on all nodes; None while nothing is on its way or known."""
+    nodes: tuple[Runs, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TakenColumns:
+    """What else nodes are taken by, as far as it is known: jobs that run, until their limits, and
+    reservations of the batch system's own. Nothing says whose."""
+
+    kinds: tuple[str, ...]
+    """job or other."""
+    starts_s: tuple[int, ...]
+    """0 of a job: it runs."""
+    ends_s: tuple[int, ...]
+    nodes: tuple[Runs, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overview:
+    """Who has which nodes when, of the whole site and for everybody alike, to be drawn."""
+
+    nodes: tuple[str, ...]
+    unavailable: Runs
+    """Nodes that are down, drained or silent."""
+    reservations: ReservationColumns
+    taken: TakenColumns
+    is_complete: bool
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
     """The service at a glance."""

@@ -24,6 +24,7 @@ from outrider.service.desk.state.permissions import may_read
 from outrider.service.desk.state.recorded_answers import read_decision, write_decision
 from outrider.service.desk.state.site import Live
 from outrider.service.desk.state.wishes import Wish, changed_wish, wish_of
+from outrider.service.desk.views.overview import OverviewViews
 from outrider.service.meter import Log, Meter
 from outrider.service.ports import AskProgram
 from outrider.service.requests import (
@@ -48,6 +49,7 @@ from outrider.service.requests import (
     Show,
     ShowJob,
     ShowLease,
+    ShowOverview,
     ShowReport,
     ShowTimeline,
     SignedCall,
@@ -68,6 +70,7 @@ class RequestDispatch:
     def __init__(self, parts: DeskComponents, log: Log, meter: Meter, decided: dict[str, int]) -> None:
         self._parts = parts
         self.site = parts.site
+        self._overview = OverviewViews(parts.site, parts.views, parts.jobs)
         self._log = log
         self._meter = meter
         self._decided = decided
@@ -91,6 +94,8 @@ class RequestDispatch:
             return self._transfers(request, caller)
         if isinstance(request, ShowTimeline):
             return site_views.timeline(request)
+        if isinstance(request, ShowOverview):
+            return self._overview.overview()
         if isinstance(request, ListLeases):
             return self._parts.lease_views.leases(request, caller)
         if isinstance(request, ShowLease):

@@ -24,6 +24,7 @@ from outrider.service.web.routes.administration import administration_routes
 from outrider.service.web.routes.jobs import job_routes
 from outrider.service.web.routes.logins import login_routes
 from outrider.service.web.routes.looking import looking_routes
+from outrider.service.web.routes.page import page_routes
 from outrider.service.web.routes.probes import probe_routes
 from outrider.service.web.routes.reservations import reservation_routes
 from outrider.service.web.routes.submissions import submission_routes
@@ -84,6 +85,7 @@ def make_api(asker: Asker, closers: list[Callable[[], None]]) -> FastAPI:
         login_routes(asker),
         administration_routes(asker),
         probe_routes(asker),
+        page_routes(),
     ):
         api.include_router(routes)
     api.add_exception_handler(RefusedRequest, _on_refused)

@@ -135,6 +135,7 @@ class Gate:
                 raise RefusedRequest(too_many())
             self._take(self._of_users if line.peer else self._of_hosts, line.who, line, taken)
             headers = _headers(scope, limits.head_bytes)
+            _check_origin(scope["method"], headers)
             body = await self._body(headers, receive, line, taken)
             scope["state"]["caller"] = caller = await self._caller(scope, headers, body, line)
             if caller is not None and line.peer is None:
@@ -277,6 +278,26 @@ def _headers(scope: Scope, most_bytes: int) -> dict[str, str]:
     if not _KEY.fullmatch(found.get("idempotency-key", "")):
         raise refused(400, "an Idempotency-Key has at most 128 visible ASCII characters, and no space")
     return found
+
+
+def _check_origin(method: str, headers: dict[str, str]) -> None:
+    """A browser changes something for a page of this service alone, whoever it asks for. It says so itself:
+    by Sec-Fetch-Site over TLS and on its own machine, and by Origin elsewhere. Programs say neither."""
+    if method in ("GET", "HEAD"):
+        return
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    is_own = (
+        site == "same-origin" if site is not None else _host_of(origin) == headers.get("host", "").lower()
+    )
+    if not is_own and (site, origin) != (None, None):
+        words = "a page of another site asked for this: use the page that the service has"
+        raise refused(403, words, code="not-allowed")
+
+
+def _host_of(origin: str | None) -> str:
+    """HOST:PORT of an origin, as the header Host has it; a slash for what is none, which no host is."""
+    scheme, _, host = (origin or "").lower().partition("://")
+    return host if scheme in ("http", "https") and host else "/"
 
 
 def _check_json(headers: dict[str, str], body: bytes) -> None:

@@ -55,6 +55,14 @@ def disk_over_time(stays: Iterable[Stay], node: int) -> list[tuple[int, int]]:
     return amounts_over_time(_disk_changes(stay for stay in stays if stay.node == node))
 
 
+def disks_over_time(stays: Iterable[Stay]) -> list[tuple[int, int]]:
+    """The same on all nodes' disks together."""
+    by_node: dict[int, list[Stay]] = {}
+    for stay in stays:
+        by_node.setdefault(stay.node, []).append(stay)
+    return amounts_over_time(change for own in by_node.values() for change in _disk_changes(own))
+
+
 def peak_disk_bytes(stays: Iterable[Stay]) -> dict[int, int]:
     """The most bytes of images that each node's disk held at once."""
     by_node: dict[int, list[Stay]] = {}

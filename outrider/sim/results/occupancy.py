@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from outrider.sim.batch.counted import BatchLog, BatchResult, Intervals, assign_processors, joined_intervals
 from outrider.sim.results.joblog import JobRow
-from outrider.sim.results.measures import amounts_over_time, processor_resource
+from outrider.sim.results.measures import amounts_over_time, disks_over_time, processor_resource
 from outrider.sim.world import SimulationResult
 
 
@@ -36,6 +36,10 @@ class Schedule:
     processors: int
     names: tuple[str, ...] = ()
     """By job number, what each is called; empty where it has no other name."""
+    transfers: tuple[tuple[int, int], ...] = ()
+    """When each transfer began and was over."""
+    disks: tuple[tuple[int, int], ...] = ()
+    """An instant, and the bytes of images on all nodes' disks from then on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,7 +132,21 @@ def world_occupancy(outcome: SimulationResult, workload: str) -> Schedule:
         for job, (name, submit_s, requested_s, start_s, end_s) in enumerate(heads, 1)
     )  # fmt: skip
     names = tuple(name for name, _, _, _, _ in heads)
-    return Schedule(jobs=jobs, bars=bars, processors=offsets[-1], names=names)
+    return Schedule(
+        jobs=jobs,
+        bars=bars,
+        processors=offsets[-1],
+        names=names,
+        transfers=_transfers(outcome),
+        disks=tuple(disks_over_time(outcome.stays)),
+    )
+
+
+def _transfers(outcome: SimulationResult) -> tuple[tuple[int, int], ...]:
+    """When each began and was over, in the order of their beginnings."""
+    arrived_s = outcome.arrived_s
+    begun = sorted(outcome.begun_s.items(), key=lambda each: (each[1], each[0]))
+    return tuple((begun_s, arrived_s[number]) for number, begun_s in begun if number in arrived_s)
 
 
 def used_over_time(bars: Sequence[Bar]) -> list[tuple[int, int]]:

@@ -33,8 +33,8 @@ ANYBODY = (
     *("mixed", "leases", "gangs", "admission", "options", "backfill", "schedule", "switch"),
     *("pool", "machines", "machines_beside", "desk_scale", "stress"),
 )
-# `service`, `heads` and `kill` can, too; what takes longer is tried once, by whoever runs the tests.
-NEED_ROOT = sorted(set(ALL) - {*ANYBODY, "service", "heads", "kill"})
+# `service`, `heads`, `page` and `kill` can, too; what takes longer is tried once, by whoever runs the tests.
+NEED_ROOT = sorted(set(ALL) - {*ANYBODY, "service", "heads", "page", "kill"})
 
 
 @pytest.fixture(scope="module")

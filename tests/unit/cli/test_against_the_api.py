@@ -27,7 +27,8 @@ from outrider.service.requests import (
     ShowStatus,
     ShowTimeline,
 )
-from tests.unit.service.web.apiserver import BEST_EFFORT, NOW_S, WORKSPACE, ScriptedFront, Server
+from tests.unit.service.web.apiserver import BEST_EFFORT, WORKSPACE, ScriptedFront, Server
+from tests.unit.service.web.siteanswers import NOW_S
 
 Capture = pytest.CaptureFixture[str]
 BUSY = Trouble(code="unavailable", message="the batch system is away")

@@ -22,7 +22,7 @@ MOST_NAMES = 8
 
 def deliver(result: RunResult, arguments: argparse.Namespace) -> None:
     """Files first, so that a report is only printed when everything that was asked for exists."""
-    if arguments.jobs_csv or arguments.swf or arguments.gantt or arguments.load:
+    if arguments.jobs_csv or arguments.swf or arguments.gantt or arguments.load or arguments.html:
         occupancy = result.occupancy()
         if arguments.jobs_csv:
             from outrider.sim.results.joblog import write_jobs
@@ -38,6 +38,12 @@ def deliver(result: RunResult, arguments: argparse.Namespace) -> None:
 
                 with complete_file(path_wanted) as path:
                     draw_schedule(occupancy, path, name=result.report.workload, has_gantt=has_gantt)
+        if arguments.html:
+            from outrider.cli.simulate.runs.webpage import written_page
+
+            lines = list(report_lines(result.report, result.site))
+            with complete_file(arguments.html) as path, open(path, "w", encoding="utf-8") as file:
+                file.write(written_page(occupancy, result.report.workload, lines))
     if arguments.json:
         print_json(result.report)
     else:

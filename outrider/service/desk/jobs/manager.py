@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from outrider.core.model import Image
+from outrider.core.nodes.forecast import BusyForecast
 from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, RmsJob, Sight
@@ -109,6 +110,11 @@ class JobManager:
     def entries(self) -> dict[str, JobEntry]:
         """All jobs by their keys."""
         return self._jobs.entries
+
+    @property
+    def forecast(self) -> BusyForecast:
+        """What is taken of nodes, as far as it is known."""
+        return self._placer.forecast
 
     def seen(self, sight: Sight) -> None:
         """A look at the batch system: jobs have come, started, gone."""

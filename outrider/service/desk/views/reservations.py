@@ -99,6 +99,10 @@ class ReservationViews:
                 chosen.append(self.reservation(live, caller))
         return ReservationList(reservations=tuple(chosen), next_after=None)
 
+    def expected_s(self, live: Live) -> int | None:
+        """When its image is expected on all of its nodes."""
+        return self._progress.expected_s(live)
+
     def reservation(self, live: Live, caller: Caller) -> ReservationView:
         record = live.record
         ready_s = live.kept.ready_s

@@ -6,12 +6,12 @@ import asyncio
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from outrider.service.answers import DecisionList, ImageList, NodeList, TransferList
 from outrider.service.answers.leases import Report
-from outrider.service.answers.site import ShareList, Status, Timeline
+from outrider.service.answers.site import Overview, ShareList, Status, Timeline
 from outrider.service.front import WantedShares
 from outrider.service.requests import (
     Caller,
@@ -26,6 +26,7 @@ from outrider.service.web.asking import Asker
 from outrider.service.web.connections.protocol import Line
 from outrider.service.web.errors import ErrorProblem, refused
 from outrider.service.web.identity import name_of
+from outrider.service.web.kept import KeptOverview
 from outrider.service.web.requests.bodies import (
     DecisionsQuery,
     HostList,
@@ -41,6 +42,10 @@ from outrider.service.web.routes.routing import ERRORS, By, answered
 DAY_S = 86_400
 MOST_TIMELINE_S = 400 * DAY_S
 
+Known = Annotated[
+    str, Header(max_length=512, description="the tag of the answer before: the body comes if it has changed")
+]
+Coding = Annotated[str, Header(include_in_schema=False)]
 Since = Annotated[Instant | None, Query(alias="from", description="seconds since 1970; absent: now")]
 Until = Annotated[Instant | None, Query(alias="until", description="seconds since 1970; absent: a day later")]
 Nodes = Annotated[HostList, Query(description="a list like n[1-4,7]; empty: nodes with reservations")]
@@ -51,6 +56,7 @@ def looking_routes(asker: Asker) -> APIRouter:
     _add_lists(routes, asker)
     _add_report(routes, asker)
     _add_timeline(routes, asker)
+    _add_overview(routes, asker)
     _add_decisions(routes, asker)
     return routes
 
@@ -125,6 +131,25 @@ def _add_timeline(routes: APIRouter, asker: Asker) -> None:
         names = understand_nodes("nodes", nodes)
         wanted = ShowTimeline(from_s=from_s, until_s=until_s, names=names)
         return answered(await asker.ask(caller, wanted, Timeline))
+
+
+def _add_overview(routes: APIRouter, asker: Asker) -> None:
+    kept = KeptOverview(asker)
+
+    @routes.get(
+        "/overview",
+        response_model=Overview,
+        responses={304: {"description": "It is as If-None-Match says."}},
+    )
+    async def overview(caller: By, if_none_match: Known = "", accept_encoding: Coding = "") -> Response:
+        """Who has which nodes when, of the whole site, as everybody may know it."""
+        found = await kept.current(caller)
+        headers = {"ETag": found.tag, "Vary": "Accept-Encoding"}
+        if found.tag in if_none_match:
+            return Response(None, 304, headers)
+        if "gzip" not in accept_encoding:
+            return Response(found.plain, 200, headers, "application/json")
+        return Response(found.packed, 200, {**headers, "Content-Encoding": "gzip"}, "application/json")
 
 
 def _add_decisions(routes: APIRouter, asker: Asker) -> None:

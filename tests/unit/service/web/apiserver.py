@@ -38,7 +38,7 @@ from outrider.service.answers import (
     Verdict,
 )
 from outrider.service.answers.leases import EventTaken, LeaseList, LeaseView, Report, ReportLine
-from outrider.service.answers.site import ShareList, ShareView, Status, Timeline
+from outrider.service.answers.site import ShareList, Timeline
 from outrider.service.front import (
     Administrators,
     BackedUp,
@@ -55,8 +55,8 @@ from outrider.service.web.app import make_app
 from outrider.service.web.connections.munge import Munge
 from outrider.service.web.connections.server import listen_tcp, listen_unix, make_server
 from outrider.service.web.limits import Limits
+from tests.unit.service.web.siteanswers import NOW_S, OVERVIEW, SHARES, STATUS
 
-NOW_S = 1_800_000_000
 DIGEST = "sha256:" + "a" * 64
 DEADLINE_S = 90
 IMAGE = ImageView(uri="file:///images/a.qcow2", digest=DIGEST, size_bytes=1000, is_private=False)
@@ -126,48 +126,6 @@ DETAILS = ReservationDetails(
     receipt=None,
 )
 LINE = DecisionLine(number=5, at_s=NOW_S, kind="reserve", name="render-17", outcome="accepted", reason="")
-STATUS = Status(
-    version="1",
-    site="site",
-    batch_system="twin",
-    now_s=NOW_S,
-    started_s=NOW_S - 10,
-    is_promising=True,
-    troubles=(),
-    last_look_s=NOW_S,
-    nodes=2,
-    nodes_up=2,
-    nodes_away=0,
-    reservations={"accepted": 1},
-    next_start_s=None,
-    transfers_waiting=0,
-    transfers_running=0,
-    link_rate_bytes_per_s=1,
-    link_busy_until_s=None,
-    effects_waiting=0,
-    decisions={"accepted": 1},
-)
-SHARES = ShareList(
-    shares=(
-        ShareView(
-            thing="transfers",
-            unit="places",
-            user="mia",
-            where="n1",
-            held=6,
-            most=8,
-            refused=2,
-            nodes=3,
-            held_in_all=9,
-            seen_s=NOW_S,
-        ),
-    ),
-    is_complete=True,
-    is_of_all=True,
-    missing=(),
-    nodes=4,
-    oldest_s=NOW_S - 60,
-)
 LEASE = LeaseView(
     name="render-17",
     kind="reservation",
@@ -202,6 +160,7 @@ ANSWERS: Mapping[str, Answer] = {
     "AskStart": Verdict(verdict="go"),
     "ListTransfers": TransferList(transfers=(), is_complete=True),
     "ShowTimeline": Timeline(from_s=0, until_s=1, nodes=(), stretches=(), is_complete=True),
+    "ShowOverview": OVERVIEW,
     "Explain": Explanation(name="render-17", sentences=("Because.",), decisions=(LINE,)),
     "ShowStatus": STATUS,
     "ListDecisions": DecisionList(decisions=(LINE,), last=5),

@@ -209,7 +209,20 @@ def test_backup_goes_to_a_full_path_only(api: Server, path: str) -> None:
     assert check_error(api.post("/v1/backups", {"path": path}), 422, "invalid")
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/reservations/", "/docs", "/redoc", "/v2/status", "/%00"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/page",
+        "/page/main.py",
+        "/page/..%2fopenapi.json",
+        "/v1",
+        "/v1/reservations/",
+        "/docs",
+        "/redoc",
+        "/v2/status",
+        "/%00",
+    ],
+)
 def test_unknown_path_is_not_found(api: Server, path: str) -> None:
     assert check_error(api.get(path), 404, "not-found")
 

@@ -19,7 +19,6 @@ from outrider.service.web.requests.strictjson import JsonError, parse_json
 from tests.unit.service.web.apiserver import (
     DECISION,
     DIGEST,
-    STATUS,
     WORKSPACE,
     ScriptedFront,
     Server,
@@ -28,6 +27,7 @@ from tests.unit.service.web.apiserver import (
     done,
     wait_until,
 )
+from tests.unit.service.web.siteanswers import STATUS
 
 MIB = 1024 * 1024
 Serve = Callable[..., Server]

@@ -15,8 +15,9 @@ import pytest
 from outrider.service.web.connections.munge import Munge, NotVouched
 from outrider.service.web.limits import Limits
 from outrider_client.munge import hash_request
-from tests.unit.service.web.apiserver import STATUS, WORKSPACE, Reply, Server, check_error, wait_until
+from tests.unit.service.web.apiserver import WORKSPACE, Reply, Server, check_error, wait_until
 from tests.unit.service.web.munging import UID, Munged, running_munged
+from tests.unit.service.web.siteanswers import STATUS
 
 
 @pytest.fixture(scope="module")

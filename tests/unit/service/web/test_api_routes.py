@@ -20,13 +20,12 @@ from tests.unit.service.web.apiserver import (
     DETAILS,
     DIGEST,
     LINE,
-    NOW_S,
-    SHARES,
     WORKSPACE,
     ScriptedFront,
     Server,
     wait_until,
 )
+from tests.unit.service.web.siteanswers import NOW_S, SHARES
 
 
 def as_json(value: object) -> object:
