@@ -2,9 +2,10 @@
 
 Jobs, half of them preemptible, and reservations of all kinds are handed in over some minutes. Then the same
 load, at the times at which it was handed in and with the work that was really done, runs in the simulator's
-mode `schedule`. What the batch system takes for itself is measured beforehand on the idle site, and given to
-the simulator: from a job's submission to its start, and from one job's end to the next one's start on the
-same nodes. Nothing is fitted to the load. The bound is 10 % of the mean wait. Needs root and Slurm.
+mode `schedule`. What the batch system and the looks at it take is measured beforehand on a site with room for
+all, and given to the simulator: from a job's submission to its start while others come, since after each look
+the service rests for a while, and from one job's end to the next one's start on the same nodes. Nothing is
+fitted to the load. The bound is 10 % of the mean wait. Needs root and Slurm.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ LIMIT_S, MARGIN_S, BACK_S = 60, 20, 11
 """Slurm's shortest limit; the site's requeue_margin; a second more than cred_expire, as Slurm has it."""
 FINISH_S, OPEN_S = 600, 1200
 PROBE = 10_000
-PROBE_WORK_S = 2
+PROBE_WORK_S, PROBE_EVERY_S = 2, 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Latency:
-    """In seconds, medians of the idle site."""
+    """In seconds: the mean of a stream of jobs that find room, and the median of full nodes."""
 
     start_s: float
     turnover_s: float
@@ -98,8 +99,8 @@ def wall_zero_s(site: OutriderSite) -> float:
 
 
 def probed(site: OutriderSite, count: int) -> Latency:
-    """Jobs one by one, then jobs on all nodes one behind the other."""
-    zero_s, batch, starts = wall_zero_s(site), SlurmLoad(site), []
+    """A stream of small jobs, then jobs on all nodes one behind the other."""
+    zero_s, batch, handed_s = wall_zero_s(site), SlurmLoad(site), dict[int, float]()
 
     def until_ended(number: int) -> None:
         site.cluster.wait_for(
@@ -113,9 +114,12 @@ def probed(site: OutriderSite, count: int) -> Latency:
     for number in range(PROBE, PROBE + count):
         script = f"#!/bin/sh\n{mixed_load.job_script(wish(number), site.home())}"
         site.submit(script, "-t1", "-n1", "--output=/dev/null")
-        handed_s = CLOCK.monotonic_s() + zero_s
+        handed_s[number] = CLOCK.monotonic_s() + zero_s
+        CLOCK.sleep(PROBE_EVERY_S)
+    for number in handed_s:
         until_ended(number)
-        starts.append(mixed_load.ledger(site).begun[number][0] - handed_s)
+    begun = mixed_load.ledger(site).begun
+    starts = [begun[number][0] - at_s for number, at_s in handed_s.items()]
     first = PROBE + count
     for number in range(first, first + count):
         script = f"#!/bin/sh\n{mixed_load.job_script(wish(number), site.home())}"
@@ -123,7 +127,7 @@ def probed(site: OutriderSite, count: int) -> Latency:
     until_ended(first + count - 1)
     seen = mixed_load.ledger(site)
     gaps = [seen.begun[number + 1][0] - seen.ended[number][0] for number in range(first, first + count - 1)]
-    return Latency(start_s=median(starts), turnover_s=median(gaps))
+    return Latency(start_s=mean(starts), turnover_s=median(gaps))
 
 
 def waits(

@@ -67,6 +67,13 @@ def test_what_a_machine_cannot_give_is_refused(lines: list[str], words: str) -> 
     assert words in line
 
 
+@pytest.mark.parametrize("more", ["scratch=1GiB", "network-rate=1MB", "disk-rate=1MB", "lease=interactive"])
+def test_what_only_slurms_machines_have_is_refused_and_not_ignored(more: str) -> None:
+    (line,) = answered(f"{WANTED};{more}", MEMORY, PLACE)
+
+    assert line.startswith(f"RESULT STATE REJECT outrider: {more.partition('=')[0]!r} is not a key")
+
+
 def test_site_names_its_environments_of_one_node_and_may_have_no_machines(tmp_path: Path) -> None:
     config = tmp_path / "jsv.json"
     config.write_text(json.dumps({"machine_environments": ["smp"]}))
