@@ -113,8 +113,11 @@ class Asker:
                 known[section] = await self._resolve_or_expect(caller, section, late, key)
             return None if section is None else known[section]
 
-        image = await self._resolve_or_expect(caller, workspace.metadata.image, late)
-        known[workspace.metadata.image] = image
+        # Where each option has an image, nobody gets the workspace's.
+        first = ways[0].image if ways and all(way.image for way in ways) else None
+        own = first or workspace.metadata.image
+        key = "deployment.options[0].image" if first else IMAGE_KEY
+        image = known[own] = await self._resolve_or_expect(caller, own, late, key)
         role_images = [
             await found(role.image, f"metadata.roles[{number}].image") for number, role in enumerate(roles)
         ]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr.cli.verbs.library import names
+from testbed.apptainer import running
 from tests.daemons.containers.apptainer_tree import ApptainerTree, apptainer
 from tests.daemons.containers.container_images import Head, entry, layer, push
 from tests.daemons.registries.conftest import configuration, node
@@ -112,6 +113,57 @@ def test_apptainer_runs_an_image_from_the_folder_without_a_copy(
     assert "temporary sandbox" not in told.stderr, "it is mounted and not unpacked"
     after = Path(path).stat()
     assert (after.st_mtime_ns, after.st_size) == (before.st_mtime_ns, before.st_size)
+
+
+# It is the shell, too, which an instance starts with.
+KEEPER = """
+#include <stdio.h>
+#include <string.h>
+int main(int count, char **words) {
+    if (strstr(words[0], "/sh")) return 0;
+    char text[64] = "nothing";
+    FILE *file = fopen("/kept", count > 1 ? "w" : "r");
+    if (file && count > 1) fputs(words[1], file);
+    else if (file) fgets(text, sizeof text, file);
+    printf("%s\\n", count > 1 ? (file ? "written" : "refused") : text);
+    return 0;
+}
+"""
+SESSION = """
+cd /tmp/work
+mkdir changes
+apptainer instance start --overlay changes image.sif db >&2
+apptainer exec instance://db /bin/keep first
+apptainer exec instance://db /bin/keep
+apptainer instance stop db >&2
+apptainer exec image.sif /bin/keep
+apptainer exec --overlay changes image.sif /bin/keep
+"""
+
+
+def test_instance_writes_to_the_overlay_of_its_job_and_not_to_the_image(
+    head: Head, registry: Registry, tmp_path: Path, apptainer: ApptainerTree
+) -> None:
+    if not apptainer.has_tree:
+        pytest.skip("the session is that of the tree of Debian sid")
+    (tmp_path / "keep.c").write_text(KEEPER)
+    argv = [need("gcc"), "-static", "-o", str(tmp_path / "keep"), str(tmp_path / "keep.c")]
+    subprocess.run(argv, check=True, timeout=120)
+    keep = (tmp_path / "keep").read_bytes()
+    data = layer(entry("bin/keep", keep, mode=0o755), entry("bin/sh", keep, mode=0o755))
+    image = head.ask(push(registry, "team/keep", [data]), "sif")
+    work = tmp_path / "work"
+    work.mkdir()
+    work.chmod(0o777)
+    (work / "image.sif").write_bytes(head.path(image).read_bytes())
+    (work / "image.sif").chmod(0o444)
+
+    argv = running(work, "sh", ["-ec", SESSION])
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["written", "first", "nothing", "first"]
+    assert digest_of((work / "image.sif").read_bytes()) == image.digest
 
 
 def name_in_pool(cachemgr: Run, uri: str, path: Path) -> None:

@@ -18,6 +18,8 @@ NEEDLES = (PASSWORD.encode(), base64.b64encode(f"ada:{PASSWORD}".encode()))
 """As it is, and as a registry is told it."""
 EVERY_PACKET = 0x0003
 REST_S = 0.1
+MOST_COPIES = 10
+"""So many looks a process may take to become the program that it was started for."""
 CLOCK = SystemClock()
 
 
@@ -110,6 +112,7 @@ class ChildrenWatch:
     def __init__(self, pid: int) -> None:
         self.found: list[str] = []
         self._seen: set[int] = set()
+        self._copies: dict[int, int] = {}
         self._pid = pid
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -126,11 +129,25 @@ class ChildrenWatch:
         self._is_over.set()
         self._thread.join()
 
+    def _is_copy(self, pid: int) -> bool:
+        """Whether it is the watched process still, between its fork and the program that it becomes: its
+        memory is the same pages. One that stays so becomes no other program, and is looked into."""
+        try:
+            same = (
+                Path(f"/proc/{pid}/cmdline").read_bytes() == Path(f"/proc/{self._pid}/cmdline").read_bytes()
+            )
+        except OSError:
+            return True
+        self._copies[pid] = self._copies.get(pid, 0) + 1
+        return same and self._copies[pid] < MOST_COPIES
+
     def _look(self) -> None:
         took_s = REST_S
         while not self._is_over.wait(3 * took_s):
             began_s = CLOCK.monotonic_s()
             for pid in _below(self._pid):
+                if self._is_copy(pid):
+                    continue
                 self._seen.add(pid)
                 self.found += found_at(pid)
             took_s = max(REST_S, CLOCK.monotonic_s() - began_s)

@@ -68,7 +68,7 @@ def table(
         ]
         for row in rows
     ]
-    cells = [[cell or NOTHING for cell in row] for row in cells]
+    cells = [[cell if cell.strip() else NOTHING for cell in row] for row in cells]
     shown = [names, *cells] if has_header else cells
     widths = [max((width(row[at]) for row in shown), default=0) for at in range(len(names))]
     return "\n".join(

@@ -69,6 +69,33 @@ def test_what_cannot_be_there_in_time_is_refused_with_a_start_that_is_accepted(s
     wait_in_slurm(site, str(again["name"]), is_there=False)
 
 
+def test_option_whose_image_is_on_a_node_already_is_reserved_before_a_shorter_one(site: OutriderSite) -> None:
+    near, far = site.image("near.qcow2", 5 * MB), site.image("far.qcow2", 110 * MB)
+    warm = site.submit(script(near), "-t1", "-N1")
+    assert ended(site, warm).state == "COMPLETED", output(site, warm)
+    ways = [
+        f"nodes=1,time={seconds}s,image={image.uri},digest={image.digest}"
+        for image, seconds in ((far, 1200), (near, 1204))
+    ]
+
+    words = ["--option", ways[0], "--option", ways[1], "--finish-by=now+3hours", "--json"]
+
+    def needs_none() -> bool:
+        planned = site.outrider("plan", *words, check=False)
+        return planned.returncode == 0 and json.loads(planned.stdout)["transfers"] == []
+
+    site.cluster.wait_for("the service to see what the job has left", needs_none, logs=site.logs)
+    answer = json.loads(site.outrider("reserve", *words).stdout)
+    site.outrider("cancel", str(answer["name"]))
+
+    assert [(each["result"], each["image"]) for each in answer["options"]] == [
+        ("possible", far.uri),
+        ("chosen", near.uri),
+    ]
+    assert (answer["image"]["digest"], answer["transfers"]) == (near.digest, [])
+    wait_in_slurm(site, str(answer["name"]), is_there=False)
+
+
 def test_job_without_lines_is_given_back_to_its_user_when_its_reservation_is_over(
     site: OutriderSite,
 ) -> None:

@@ -58,6 +58,15 @@ def test_image_of_each_option_is_looked_up_once(api: Server, front: ScriptedFron
     assert [each is not None for each in front.last.option_images] == [True, False, True]
 
 
+def test_image_that_no_option_has_is_not_looked_up(api: Server, front: ScriptedFront) -> None:
+    way = "nodes=2,time=60m,image=https://h/slow;nodes=4,time=30m,image=https://h/fast"
+
+    reply = api.post("/v1/plans", {"workspace": WORKSPACE, "options": {"options": way}})
+
+    assert reply.status == 200
+    assert [each.uri for each in front.resolved] == ["https://h/slow", "https://h/fast"]
+
+
 def test_image_of_an_option_that_is_not_there_is_named_with_its_place(
     api: Server, front: ScriptedFront
 ) -> None:
