@@ -62,23 +62,27 @@ function describe() {
   tell(words, !status.is_promising);
 }
 
-/** What has changed since; the overview comes first, since everybody waits for it. */
+/** What has changed since. The overview comes first: what everybody waits for is shown before the rest is asked for. */
 async function look() {
-  const [changed, status, transfers, jobs] = await Promise.all([
-    api.overview(), api.get("v1/status"), api.get("v1/transfers", { most: MOST }), api.get("v1/jobs", { most: MOST })]);
+  const [changed, status] = await Promise.all([api.overview(), api.get("v1/status")]);
   model.status = status;
   model.now = status.now_s;
-  model.read = performance.now();
   if (changed !== null) model.overview = changed;
+  describe();
+  if (model.schedule === null) arrange();
+  const [transfers, jobs] = await Promise.all([api.get("v1/transfers", { most: MOST }), api.get("v1/jobs", { most: MOST })]);
   const own = JSON.stringify([transfers.transfers, jobs.jobs]);
   model.transfers = transfers.transfers;
   model.jobs = jobs.jobs;
-  if (changed !== null || own !== seen) {
-    model.schedule = new Schedule(model.overview, model.now, model.transfers, model.jobs);
-    seen = own;
-  }
-  describe();
-  return true;
+  if (changed !== null || own !== seen) arrange();
+  else if (view && view.update) view.update();
+  seen = own;
+}
+
+/** What is known as a schedule, for the view to show. */
+function arrange() {
+  model.schedule = new Schedule(model.overview, model.now, model.transfers, model.jobs);
+  if (view && view.update) view.update();
 }
 
 async function again() {
@@ -86,10 +90,7 @@ async function again() {
   if (isAsking) return;
   isAsking = true;
   try {
-    if (!document.hidden) {
-      await look();
-      if (view && view.update) view.update();
-    }
+    if (!document.hidden) await look();
     pause = EVERY_MS;
   } catch (error) {
     pause = Math.min(SLOWEST_MS, 2 * pause);
