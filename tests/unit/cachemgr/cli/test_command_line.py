@@ -33,7 +33,7 @@ def test_every_verb_has_help_with_an_example_of_itself_that_parses(
     lines = capsys.readouterr().out.split("examples:\n")[1].split("\n\n")[0].splitlines()
     assert lines
     for line in lines:
-        words = re.sub(r" [|>].*", "", line.strip()).replace("…", "").replace("cachemgr ", "", 1).split()
+        words = re.sub(r" ([|>]|&&).*", "", line.strip()).replace("…", "").replace("cachemgr ", "", 1).split()
         assert words[0] == verb
         assert parser().parse_args(words).verb == verb
 
