@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 COMING = "coming"
 TOLD_S = 60
 """What was found out longer ago may not be so any more."""
+AGAIN_S = 8
+"""So long is waited for what was found out before; it takes less than a second."""
+MOST_TOLD = 1_000
 STEP_S = 15
 """Less than the service waits for an answer."""
 
@@ -33,24 +36,47 @@ class Arrivals:
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _running: dict[str, threading.Thread] = field(default_factory=dict)
     _done: dict[str, tuple[float, MovedMachine | CacheError]] = field(default_factory=dict)
+    _told: dict[str, None] = field(default_factory=dict)
+    """Those that were told, the latest last."""
 
     def look(self, owner: str, uid: int, given: str) -> MovedMachine:
-        """How far it is; begun if it was not. What has come of it is told once."""
+        """How far it is; begun if it was not. What has come of it is told once.
+
+        What was told once is found out again while whoever asks waits: of a job's machines on several nodes
+        one would be found out anew whenever another is done, and they would never all be.
+        """
         with self._guard:
-            at_s, found = self._done.pop(owner, (0.0, None))
-            if found is not None and self.clock.monotonic_s() - at_s < TOLD_S:
-                if isinstance(found, CacheError):
-                    raise found
-                return found
-            if owner not in self._running:
-                if len(self._running) >= self.most:
-                    raise InUse(f"{self.most} machines are coming to this node already")
-                thread = threading.Thread(
-                    target=self._bring, args=(owner, uid, given), name=f"arrival {owner}", daemon=True
-                )
-                self._running[owner] = thread
-                thread.start()
-        return MovedMachine(COMING)
+            found, thread = self._taken(owner), None
+            if found is None:
+                thread = self._running.get(owner) or self._begin(owner, uid, given)
+            is_waited_for = owner in self._told
+        if thread is not None and is_waited_for:
+            thread.join(AGAIN_S)
+            with self._guard:
+                found = self._taken(owner)
+        if found is None:
+            return MovedMachine(COMING)
+        if isinstance(found, CacheError):
+            raise found
+        with self._guard:
+            self._told[owner] = None
+            if len(self._told) > MOST_TOLD:
+                del self._told[next(iter(self._told))]
+        return found
+
+    def _taken(self, owner: str) -> MovedMachine | CacheError | None:
+        at_s, found = self._done.pop(owner, (0.0, None))
+        return found if self.clock.monotonic_s() - at_s < TOLD_S else None
+
+    def _begin(self, owner: str, uid: int, given: str) -> threading.Thread:
+        if len(self._running) >= self.most:
+            raise InUse(f"{self.most} machines are coming to this node already")
+        thread = threading.Thread(
+            target=self._bring, args=(owner, uid, given), name=f"arrival {owner}", daemon=True
+        )
+        self._running[owner] = thread
+        thread.start()
+        return thread
 
     def _bring(self, owner: str, uid: int, given: str) -> None:
         found: MovedMachine | CacheError = CacheError(f"the machine of {owner} could not be brought")

@@ -152,7 +152,7 @@ def test_foreign_layer_is_not_fetched_from_elsewhere(head: Head, registry: Regis
 def test_format_that_no_container_has_is_refused(head: Head, registry: Registry) -> None:
     uri = push(registry, "team/format", [layer(entry("a", b"a"))])
 
-    assert "squashfs or sif is made, not qcow2" in head.refusal(uri, "qcow2")
+    assert "squashfs, sif or bundle is made, not qcow2" in head.refusal(uri, "qcow2")
 
 
 def test_index_without_our_platform_is_refused(head: Head, registry: Registry) -> None:
