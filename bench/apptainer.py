@@ -67,7 +67,7 @@ def pulled(hosts: Hosts, count: int, folder: Path, registry: str) -> float:
             "pull",
             "--disable-cache",
             "--no-https",
-            "/tmp/work/x.sif",
+            "/tmp/folder/x.sif",
             f"oras://{registry}:{PORT}/image:v1",
         ]
         done = subprocess.run(
@@ -105,7 +105,7 @@ def started_s(hosts: Hosts, folder: Path, images: Sequence[str]) -> list[float]:
     best = [float(TIMEOUT_S)] * len(images)
     for _ in range(TIMES):
         for number, image in enumerate(images):
-            words = ["exec", f"/tmp/work/{image}", "/bin/true"]
+            words = ["exec", f"/tmp/folder/{image}", "/bin/true"]
             began_s = CLOCK.monotonic_s()
             done = subprocess.run(
                 hosts.command(1, running(folder, "apptainer", words)),

@@ -47,8 +47,8 @@ mount -t tmpfs -o mode=1777 tmpfs root/tmp
 mount -t tmpfs tmpfs root/mnt
 mkdir root/mnt/outside
 if [ -d "$3" ]; then
-  mkdir root/tmp/work
-  mount --rbind "$3" root/tmp/work
+  mkdir root/tmp/folder
+  mount --rbind "$3" root/tmp/folder
 else
   touch root/tmp/image
   mount --bind "$3" root/tmp/image
@@ -82,7 +82,7 @@ def _has_all() -> bool:
 
 
 def running(given: Path, program: str, words: Sequence[str]) -> list[str]:
-    """An ordinary user's command in Apptainer's tree, where a folder is /tmp/work, and a file /tmp/image."""
+    """An ordinary user's command in Apptainer's tree; a folder is /tmp/folder there, a file /tmp/image."""
     return _namespaced(RUNNING, str(PLACE), str(TREE), str(given), program, *words)
 
 

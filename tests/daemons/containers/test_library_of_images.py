@@ -130,7 +130,7 @@ int main(int count, char **words) {
 }
 """
 SESSION = """
-cd /tmp/work
+cd /tmp/folder
 mkdir changes
 apptainer instance start --overlay changes image.sif db >&2
 apptainer exec instance://db /bin/keep first

@@ -61,11 +61,11 @@ def test_sif_that_is_pushed_is_on_the_nodes_as_it_was(
     name = f"{registry.address}/team/{tool}:v1"
     if tool == "apptainer":
         pushed_from_sid(
-            work, "apptainer", "push", "-U", "--no-https", "/tmp/work/image.sif", f"oras://{name}"
+            work, "apptainer", "push", "-U", "--no-https", "/tmp/folder/image.sif", f"oras://{name}"
         )
     else:
         kind = "application/vnd.sylabs.sif.layer.v1.sif"
-        words = ("push", "--plain-http", "--disable-path-validation", name, f"/tmp/work/image.sif:{kind}")
+        words = ("push", "--plain-http", "--disable-path-validation", name, f"/tmp/folder/image.sif:{kind}")
         pushed_from_sid(work, "oras", *words)
     data = (work / "image.sif").read_bytes()
 
