@@ -44,7 +44,7 @@ from cachemgr.machines.batch.moving import (
     remove_arrivals,
     step,
 )
-from cachemgr.machines.batch.options import Instance, WrapperOptions, read_script, understood
+from cachemgr.machines.batch.options import JobInstance, WrapperOptions, read_script, understood
 from cachemgr.machines.batch.remains import DISK, continued, end_machine, remove_machine
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
@@ -151,7 +151,7 @@ def _others(
     machine: Machine,
     job: BatchJob,
     options: WrapperOptions,
-    instances: Sequence[Instance],
+    instances: Sequence[JobInstance],
     wish: MachineWish,
     token: str,
 ) -> OtherMachines | None:
@@ -272,7 +272,7 @@ def _key(text: str) -> str:
 def _wish(
     job: BatchJob,
     options: WrapperOptions,
-    instances: Sequence[Instance],
+    instances: Sequence[JobInstance],
     image: BaseImage,
     script: str,
     arguments: Sequence[str],

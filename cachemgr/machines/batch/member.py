@@ -29,7 +29,7 @@ from cachemgr.machines.batch.leading import (
     SUSPEND,
 )
 from cachemgr.machines.batch.lines import LinesIn, write_line
-from cachemgr.machines.batch.options import Instance, read_options
+from cachemgr.machines.batch.options import JobInstance, read_options
 from cachemgr.machines.batch.remains import continued, end_machine
 from cachemgr.machines.guest import channel
 from cachemgr.machines.network.place import ClusterPlace
@@ -212,11 +212,11 @@ def _wish(
     )
 
 
-def _instance(wanted: Mapping[str, object], number: int) -> Instance:
+def _instance(wanted: Mapping[str, object], number: int) -> JobInstance:
     found = wanted["instances"]
     if not isinstance(found, list) or number >= len(found):
         raise BadRequest(f"there is no machine {number + 1} among those of the job")
-    return Instance(**found[number])
+    return JobInstance(**found[number])
 
 
 def _texts(wanted: Mapping[str, object], key: str) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ def read_options(text: str) -> WrapperOptions:
 
 
 @dataclass(frozen=True)
-class Instance:
+class JobInstance:
     """One machine of a job that has several, or whose user has said what it is called."""
 
     name: str
@@ -103,11 +103,11 @@ class Instance:
         return {"hostname": self.name, "user_data": text}
 
 
-def read_script(text: str, options: WrapperOptions, count: int) -> tuple[list[Instance], str]:
+def read_script(text: str, options: WrapperOptions, count: int) -> tuple[list[JobInstance], str]:
     """The machines of a job of so many nodes, and its user's own script, without the lines above it."""
     first, _, rest = text.partition("\n")
     text = rest if first.startswith("#!") and PREFIX in first else text
-    found: list[Instance] = []
+    found: list[JobInstance] = []
     for _ in range(options.roles):
         line, _, text = text.partition("\n")
         found += _role(line)
@@ -117,18 +117,18 @@ def read_script(text: str, options: WrapperOptions, count: int) -> tuple[list[In
             "a number of nodes"
         )
     if not found:
-        found = [Instance(f"{NAME}{number}", options.memory_bytes) for number in range(1, count + 1)]
+        found = [JobInstance(f"{NAME}{number}", options.memory_bytes) for number in range(1, count + 1)]
     return found, text if text.startswith("#!") else f"#!/bin/sh\n{text}"
 
 
-def _role(line: str) -> list[Instance]:
+def _role(line: str) -> list[JobInstance]:
     _, *parts = line[len(ROLE) :].split(" ")
     said = dict(part.partition("=")[::2] for part in parts)
     memory, cpus = said.get("memory", ""), said.get("cpus", "0")
     if not line.startswith(ROLE) or not memory.isdigit() or not cpus.isdigit() or not said.get("hosts"):
         raise _not_understood(line)
     return [
-        Instance(host, int(memory) * MIB, int(cpus), said.get("user-data", ""))
+        JobInstance(host, int(memory) * MIB, int(cpus), said.get("user-data", ""))
         for host in said["hosts"].split(",")
     ]
 
