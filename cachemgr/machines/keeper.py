@@ -44,7 +44,7 @@ STATE = "state."
 # becomes no machine's: somebody may have named the wrong one.
 OWN_FILE = re.compile(
     r"machine\.json|lock|busy|login|qemu\.log|console\.log|(monitor|signals|console|memory|disk|card|switch)\.sock"
-    r"|(job|seed)\.iso|work\.tar|work\.out|out|err|control|(out|err)\.told(\.new)?|state\.[0-9]{1,9}(\.new)?"
+    r"|readiness(\.new)?|(job|seed)\.iso|work\.tar|work\.out|out|err|control|(out|err)\.told(\.new)?|state\.[0-9]{1,9}(\.new)?"
     r"|[a-z][a-z0-9]{0,14}\.[0-9]{1,9}\.qcow2|\.machine\.json\.[0-9]{1,20}-[0-9]{1,20}\.new"
 )
 SHUT_DOWN = "the guest shut down"

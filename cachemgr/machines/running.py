@@ -11,6 +11,7 @@ from contextlib import suppress
 from cachemgr.base.errors import CacheError, NotInPool
 from cachemgr.machines import states
 from cachemgr.machines.guest import channel
+from cachemgr.machines.guest.readiness import Readiness
 from cachemgr.machines.record import has_record
 
 TYPE_CHECKING = False
@@ -87,9 +88,10 @@ def run(
     status = _begun(machine, wish, others)
     if is_up is not None and status.record.state in states.RUNS:
         is_up()
-    looks = 0
+    looks, readiness = 0, Readiness(machine)
     while status.record.state not in (*states.OVER, states.SUSPENDED):
         output.pass_on()
+        readiness.tell(status.record.wish, status.record.state)
         number = caught.next()
         if number is not None:
             status = _heeded(machine, number, grace_s, others) or status
@@ -108,6 +110,7 @@ def run(
         else:
             machine.site.clock.sleep(LOOK_S)
     output.pass_on()
+    readiness.tell(status.record.wish, status.record.state)
     return _ended(machine, status)
 
 

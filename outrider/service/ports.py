@@ -205,6 +205,18 @@ class NodeRoom:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class MachineInstance:
+    """A job's machine on a node, as its keeper says. `uid` is whose folder that is in: only if it is the
+    job's user's, the word is about that job."""
+
+    owner: str
+    uid: int
+    number: int
+    name: str
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NodeReport:
     """What a node says of itself. `images` is None unless all of them were asked for."""
 
@@ -219,6 +231,8 @@ class NodeReport:
     """Owners of instances that are jobs (`job-17`), when all images were asked for."""
     machines: tuple[str, ...] = ()
     """Jobs of which there are virtual machines, saved or not, when all images were asked for."""
+    instances: tuple[MachineInstance, ...] | None = None
+    """How far these machines are; None unless that was asked for, and the node can say."""
     room: NodeRoom | None = None
     """None if the node cannot say: it has only just started, or is of an older version."""
     shares: tuple[Share, ...] | None = None
@@ -255,6 +269,7 @@ class TellNode:
     node: str
     orders: tuple[Order, ...] = ()
     wants_images: bool = False
+    wants_machines: bool = False
     number: int = 0
     promised_bytes: int | None = None
     promised_until_s: int = 0

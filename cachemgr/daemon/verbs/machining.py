@@ -50,10 +50,14 @@ def machines(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Mac
 
 
 def kept_machines(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedMachines:
-    """Of which jobs there are machines here, saved or not."""
+    """Of which jobs there are machines here, saved or not, and how far these are."""
     request.read(NoFields)
     access.require_privilege(caller, "listing all jobs' machines")
-    return ListedMachines(tuple(f"{JOB_OWNER}{each.job}" for each in kept.kept_machines()))
+    found = kept.kept_machines()
+    return ListedMachines(
+        tuple(f"{JOB_OWNER}{each.job}" for each in found),
+        tuple(f"{each.uid} {each.readiness}" if each.readiness else "" for each in found),
+    )
 
 
 def discard(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Discarded:

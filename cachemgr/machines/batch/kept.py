@@ -1,6 +1,6 @@
 """What jobs' machines have left on a node, as root sees it: each in a folder of its own user's.
 
-Nothing in these folders is opened here. What is to be done with them is done with their user's rights.
+No file in these folders is opened here. What is to be done with them is done with their user's rights.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import stat
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
+
+from cachemgr.machines.guest.readiness import readiness_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ class KeptMachine:
     uid: int
     key: str
     """As the machine is called."""
+    readiness: str = ""
+    """How far it says that it is: its number among those of its job, its name, and a word."""
 
     @property
     def job(self) -> str:
@@ -50,7 +54,8 @@ def kept_machines(folder: str = FOLDER) -> list[KeptMachine]:
         for inside in _names(f"{folder}/{name}"):
             job = _OF_JOB.fullmatch(inside)
             if job is not None and len(found) < MOST:
-                found.append(KeptMachine(int(user[1]), inside[len("job-") :]))
+                word = readiness_in(f"{folder}/{name}", inside)
+                found.append(KeptMachine(int(user[1]), inside[len("job-") :], word))
     return found
 
 

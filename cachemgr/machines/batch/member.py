@@ -32,6 +32,7 @@ from cachemgr.machines.batch.lines import LinesIn, write_line
 from cachemgr.machines.batch.options import JobInstance, read_options
 from cachemgr.machines.batch.remains import continued, end_machine
 from cachemgr.machines.guest import channel
+from cachemgr.machines.guest.readiness import Readiness
 from cachemgr.machines.network.place import ClusterPlace
 from cachemgr.machines.network.switch import SwitchPlan, SwitchProcess
 from cachemgr.machines.running import CaughtSignals, JobOutput
@@ -149,16 +150,19 @@ def _suspended(machine: Machine, number: int, token: str) -> None:
 def _kept(machine: Machine, commands: LinesIn, caught: CaughtSignals, number: int) -> int:
     output, clock = JobOutput(machine, fds=(2, 2)), machine.site.clock
     is_ready, looks, until_s = False, 0, None
+    readiness, record = Readiness(machine), machine.status().record
     while True:
         output.pass_on()
+        readiness.tell(record.wish, record.state)
         for each in commands.read(LOOK_S):
             if each.get("verb") == END:
                 return 0
             if each.get("verb") == SUSPEND:
                 _suspended(machine, number, str(each["token"]))
+                record = machine.status().record
             elif each.get("verb") == CONTINUE:
                 # Another could not be saved, or the first one was not to be.
-                machine.resume()
+                record = machine.resume().record
         if commands.is_closed:
             return 0
         if caught.next() in (signal.SIGTERM, signal.SIGINT) and until_s is None:

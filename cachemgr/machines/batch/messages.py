@@ -16,9 +16,11 @@ class MachineFacts(ProtocolMessage):
 
 
 class ListedMachines(ProtocolMessage):
-    """Of which jobs (`job-17`) there are machines here."""
+    """Of which jobs (`job-17`) there are machines here, and how far each is (`1000 2 worker1 runs`: whose it
+    is, its number among its job's, its name and a word; empty if nobody knows)."""
 
     owners: tuple[str, ...]
+    told: tuple[str, ...] = ()
 
 
 class Discarded(ProtocolMessage):

@@ -13,7 +13,7 @@ from outrider.cli.asking.session import Session, add_asking, add_filters, add_he
 from outrider_client.transport import in_path
 
 if TYPE_CHECKING:
-    from outrider.service.answers import JobDetails, JobView
+    from outrider.service.answers import JobDetails, JobView, MachineView
 
 JOB_STATES = ("resolving", "refused", "waiting", "staging", "staged", "running", "suspended")
 _JOBS = """Best-effort jobs that name an image. No column of the table has blanks in it, except the last.
@@ -131,7 +131,6 @@ def _enter(arguments: argparse.Namespace, verb: str, words: Sequence[str]) -> No
     from outrider.cli.errors import InputError, MissingPartError
     from outrider.service.answers import JobDetails
 
-    number = _instance(arguments.instance)
     asking = session(arguments)
     details = asking.shown(JobDetails, asking.client.get(f"/v1/jobs/{in_path(arguments.job)}"))
     if details is None:
@@ -139,6 +138,7 @@ def _enter(arguments: argparse.Namespace, verb: str, words: Sequence[str]) -> No
     job = details.job
     if job.state != "running":
         raise InputError(f"job {job.job} is {job.state}: only one that runs in a machine has a console")
+    number = _instance(arguments.instance, details.machines)
     if number > job.node_count:
         raise InputError(f"job {job.job} has no machine {number}: it has {job.node_count}")
     argv = [ON_NODE, verb, job.job, *words]
@@ -157,10 +157,12 @@ def _enter(arguments: argparse.Namespace, verb: str, words: Sequence[str]) -> No
         raise MissingPartError(f"{argv[0]} cannot be run: {error.strerror}") from error
 
 
-def _instance(text: str) -> int:
-    """Which machine is meant: 2, or vm2."""
+def _instance(text: str, machines: Sequence[MachineView]) -> int:
+    """Which machine is meant: 2, or its name."""
     from outrider.cli.errors import InputError
 
+    if named := [each.number for each in machines if each.name == text]:
+        return named[0]
     digits = text.removeprefix("vm")
     if not digits.isascii() or not digits.isdigit() or not 1 <= int(digits[:9]) <= MOST_INSTANCES:
         raise InputError(f"INSTANCE is {text[:40]!r}: write a number from 1 on, or a name like vm2")
@@ -214,7 +216,7 @@ def job_screen(details: JobDetails, asking: Session) -> str:
     from cachemgr.base.tables import printable
     from outrider.cli.asking.display.decision import image_line
     from outrider.cli.asking.display.staging import staging_lines
-    from outrider.cli.asking.display.terminal import facts
+    from outrider.cli.asking.display.terminal import facts, table
     from outrider.cli.asking.display.words import nodes_in_words, plural
 
     view, when, paint = details.job, asking.when, asking.paint
@@ -245,6 +247,13 @@ def job_screen(details: JobDetails, asking: Session) -> str:
     parts = [title, facts(known, paint)]
     if details.staging and view.state in ("staging", "staged"):
         parts += [paint("on its nodes", "bold"), *staging_lines(details.staging, when, paint)]
+    if details.machines:
+        rows = [[each.name, each.node or "-", each.address, each.state] for each in details.machines]
+        cells = [[printable(cell) for cell in row] for row in rows]
+        parts += [
+            paint("its machines", "bold"),
+            table(["NAME", "NODE", "ADDRESS", "STATE"], cells, paint, has_header=True),
+        ]
     return "\n".join(parts)
 
 

@@ -51,6 +51,7 @@ from outrider.service.ports import (
     Copy,
     Fetch,
     HeldBytes,
+    MachineInstance,
     Move,
     NodeReport,
     NodeRoom,
@@ -130,6 +131,7 @@ def tell_daemon(
     # First the room, then what needs it.
     room = _promise(asking, call)
     results = tuple(orders.carry_out(order) for order in call.orders)
+    kept = _machines(asking) if call.wants_images or call.wants_machines else None
     pool = asking.ask("ls", ListedImages)
     pinned = [image.digest for image in pool.images if image.pins]
     lists = Lists(
@@ -143,7 +145,8 @@ def tell_daemon(
         if call.wants_images
         else {},
         jobs=_jobs(asking) if call.wants_images else (),
-        machines=_machines(asking) if call.wants_images else (),
+        machines=() if kept is None else _owners_of_machines(kept),
+        instances=None if kept is None else _instances(kept),
         shares=_shares(asking) if call.wants_images else None,
     )
     return report_of(call.node, lists, results, clock.now_s())
@@ -197,13 +200,29 @@ def _jobs(asking: _Asking) -> tuple[str, ...]:
     return tuple(sorted(owner for owner in owners if owner.startswith(JOB_OWNER))[:MOST_JOBS])
 
 
-def _machines(asking: _Asking) -> tuple[str, ...]:
-    """The jobs of which there are machines; none, as far as an older daemon can tell."""
+def _machines(asking: _Asking) -> ListedMachines | None:
+    """The jobs of which there are machines; None from an older daemon."""
     try:
-        found = asking.order("kept-machines", NoFields(), ListedMachines).owners
+        return asking.order("kept-machines", NoFields(), ListedMachines)
     except CacheError:
-        return ()
-    return tuple(owner for owner in found if owner.startswith(JOB_OWNER))[:MOST_JOBS]
+        return None
+
+
+def _owners_of_machines(kept: ListedMachines) -> tuple[str, ...]:
+    return tuple(owner for owner in kept.owners if owner.startswith(JOB_OWNER))[:MOST_JOBS]
+
+
+def _instances(kept: ListedMachines) -> tuple[MachineInstance, ...]:
+    """How far machines are that say so."""
+    found = []
+    for owner, told in list(zip(kept.owners, kept.told, strict=False))[:MOST_JOBS]:
+        words = told.split(" ")
+        if len(words) == 4 and words[0].isdecimal() and words[1].isdecimal():
+            uid, number, name, state = words
+            found.append(
+                MachineInstance(owner=owner, uid=int(uid), number=int(number), name=name, state=state)
+            )
+    return tuple(found)
 
 
 def _shares(asking: _Asking) -> tuple[Share, ...] | None:

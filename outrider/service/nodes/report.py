@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cachemgr.base.shares import Share
 from cachemgr.protocol import ListedImage, ListedImages, PoolStats, TransferEntry
-from outrider.service.ports import Arriving, NodeImage, NodeReport, NodeRoom, OrderResult
+from outrider.service.ports import Arriving, MachineInstance, NodeImage, NodeReport, NodeRoom, OrderResult
 
 DIGEST_LETTERS = 64
 IDLE = "no transfer is under way: what has arrived is kept"
@@ -29,6 +29,7 @@ class Lists:
     jobs: tuple[str, ...] = ()
     """Jobs that have instances, as far as that was asked."""
     machines: tuple[str, ...] = ()
+    instances: tuple[MachineInstance, ...] | None = None
     shares: tuple[Share, ...] | None = None
     """Who takes what, as far as that was asked and the daemon can say."""
 
@@ -45,7 +46,8 @@ def report_of(node: str, lists: Lists, results: tuple[OrderResult, ...], at_s: i
         images=images if lists.is_complete else None,
         results=results,
         jobs=lists.jobs,
-        machines=lists.machines,
+        machines=lists.machines if lists.is_complete else (),
+        instances=lists.instances,
         room=lists.room,
         shares=lists.shares,
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.daemons.machines.engine import Engine
+import os
+import signal
+
+from tests.daemons.machines.engine import Engine, wait_until
 from tests.daemons.machines.linux_guest import LinuxGuest
 from tests.daemons.machines.several import SeveralMachines
 
@@ -21,6 +24,9 @@ HEAD = f"""#!machine run=vm,roles=2
 {FACTS}
 cat "$OUTRIDER_HOSTS"
 for port in 7001 7002; do nc -l -p $port; done
+trap 'exit 0' USR2
+sleep 600 &
+wait
 """
 USER_DATA = "#!/bin/sh\necho $(uname -n) in $(pwd) >/tmp/told\n"
 
@@ -38,10 +44,15 @@ class Roles(SeveralMachines):
 def test_each_machine_has_its_roles_name_size_and_user_data(engine: Engine, linux: LinuxGuest) -> None:
     engine.machines.chmod(0o1777)
     job = Roles(engine, linux)
-    status = job.over(job.start())
+    process = job.start()
+    wait_until(lambda: len(job.output.read_text().splitlines()) > 5, job.output.read_text)
+    told = [os.readlink(job.at(node) / "readiness") for node in job.nodes]
+    process.send_signal(signal.SIGUSR2)
+    status = job.over(process)
     lines = job.output.read_text().splitlines()
 
     assert status == 0, lines
+    assert told == ["1 head runs", "2 w1 runs", "3 w2 runs"]
     facts = [line.split() for line in lines if len(line.split()) > 1]
     assert lines[1:4] == ["head", "w1", "w2"]
     assert [(name, cpus) for name, cpus, *_ in facts] == [("head", "1"), ("w1", "2"), ("w2", "2")], lines

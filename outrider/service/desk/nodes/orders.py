@@ -44,6 +44,8 @@ FULL_S = 600
 """For so long a pool whose disk has refused an image is promised no more than it has."""
 UPSTREAM_S = 15
 """How long a node of a chain waits for the one before it to have been told."""
+BEGINNING, BEGINNING_S = ("boots", "joined", "waits"), 5
+"""Of machines that are so far, and no further, a node is asked again so soon."""
 
 
 class NodeOrders:
@@ -243,6 +245,7 @@ class NodeOrders:
                 node=status.name,
                 orders=tuple(self._orders(status, now_s))[:MOST_ORDERS],
                 wants_images=status.compare_s <= now_s,
+                wants_machines=self._settings.allows_machines,
                 number=self._number,
                 promised_bytes=status.to_keep_bytes if status.to_keep_bytes or status.kept_bytes else None,
                 promised_until_s=now_s + self._settings.pin_lease_s,
@@ -268,6 +271,10 @@ class NodeOrders:
         status.is_missed = False
         status.limit_bytes, status.used_bytes = report.limit_bytes, report.used_bytes
         status.arriving = report.arriving
+        if report.instances is not None and self._settings.allows_machines:
+            status.instances = report.instances
+            if any(each.state in BEGINNING for each in report.instances):
+                status.watch_s = now_s + BEGINNING_S
         self._promised(status, call, now_s)
         self.copiers.heard(status, report.room)
         status.room = report.room or status.room

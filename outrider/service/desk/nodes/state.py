@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from outrider.service.ports import Arriving, NodeImage, NodeRoom, Readers, TellNode
+from outrider.service.ports import Arriving, MachineInstance, NodeImage, NodeRoom, Readers, TellNode
 
 MOST_FAILURES = 3
 """After so many failures in a row an image is not expected on a node any more."""
@@ -81,6 +81,8 @@ class NodeStatus:
     """Owners of instances that are to go, and when to say so next."""
     machines: frozenset[str] = frozenset()
     """Owners of which it has machines, as far as the service has machines for jobs."""
+    instances: tuple[MachineInstance, ...] = ()
+    """How far these are, as far as they say."""
     due_s: int | None = None
     compare_s: int = 0
     """When all its images are asked for next."""

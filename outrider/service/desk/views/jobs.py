@@ -26,6 +26,7 @@ from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.state.permissions import may_see
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.views.decisions import decision_lines
+from outrider.service.desk.views.machines import machines_of
 from outrider.service.desk.views.progress import ready_of
 from outrider.service.requests import AskStart, Caller, ListJobs, ShowJob
 
@@ -80,6 +81,7 @@ class JobViews:
             released_to=fold(entry.released or ()),
             # Numbers of jobs come again after years, or with another batch system.
             decisions=decision_lines(each for each in lines if each.at_s >= entry.job.submitted_s),
+            machines=machines_of(entry, self._node_orders.statuses) if is_shown else (),
         )
 
     def _gone(self, job: str, caller: Caller) -> JobDetails | Trouble:

@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 
 from outrider.cli.main import main
-from outrider.service.answers import DecisionLine, ImageView, JobDetails, JobList, JobView, NodeStaging
+from outrider.service.answers import (
+    DecisionLine,
+    ImageView,
+    JobDetails,
+    JobList,
+    JobView,
+    MachineView,
+    NodeStaging,
+)
 from tests.unit.cli.canned import Service
 from tests.unit.cli.samples import NOW_S, STATUS
 
@@ -77,3 +85,25 @@ def test_status_counts_jobs_and_those_that_wait_too_long(service: Service, capsy
     main(["status"])
 
     assert "  jobs          2 staging\n                1 wait longer" in capsys.readouterr().out
+
+
+def test_machines_of_a_job_are_shown_and_entered_by_their_names(
+    service: Service, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = (
+        MachineView(number=1, name="head", node="n1", address="10.211.0.1", state="runs"),
+        MachineView(number=2, name="worker1", node="", address="10.211.0.2", state="begins"),
+    )
+    running = replace(DETAILS, job=replace(JOB, state="running"), machines=machines)
+    service.on("GET", "/v1/jobs/4711", running)
+    entered: list[list[str]] = []
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/srun")
+    monkeypatch.setattr("os.execvp", lambda _, argv: entered.append(list(argv)))
+
+    assert main(["show", "4711"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["head", "n1", "10.211.0.1", "runs"] in lines
+    assert ["worker1", "-", "10.211.0.2", "begins"] in lines
+    assert main(["ssh", "4711", "worker1", "uptime"]) == 0
+    assert "--relative=1" in entered[0]
+    assert main(["console", "4711", "worker2"]) != 0
