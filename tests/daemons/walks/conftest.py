@@ -33,7 +33,9 @@ def long() -> None:
 
 @pytest.fixture(scope="session")
 def release(long: None) -> Path:
-    """The folder with what `make packages` makes of these sources."""
+    """The folder with what `make packages` makes of these sources, or has made (OUTRIDER_TEST_RELEASE)."""
+    if given := os.environ.get("OUTRIDER_TEST_RELEASE"):
+        return Path(given)
     made = subprocess.run(["make", "packages"], cwd=ROOT, timeout=3_600, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     return ROOT / "build/packages"
@@ -53,6 +55,6 @@ def packages(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(next(release.glob(f"{package.name}_*.deb")), folder)
         root = folder / f"tree-{package.name}"
         shutil.copytree(release / "tree" / package.name, root, symlinks=True)
-        debian.built(package, root, NEXT, commit_s(), folder / "next")
+        debian.built(package, root, NEXT, commit_s(), folder / "next", compression="none")
         shutil.rmtree(root)
     return folder

@@ -29,9 +29,14 @@ VERSION = "outrider-VERSION"
 def table(archive: str, words: Mapping[str, str], environment: str = VENV) -> dict[str, str]:
     """
     Where the archive is, the command that makes an environment, and other words of the page's that are
-    different at a site. What is there in the same version already pip would leave as it is.
+    different at a site. What is there in the same version already pip would leave as it is; one with what
+    the tests have has Outrider, too.
     """
+    again = (
+        {} if environment == VENV else {"pip install --no-index": "pip install --force-reinstall --no-index"}
+    )
     return {
+        **again,
         f"{VERSION}-wheels.tar": archive,
         VERSION: Path(archive).name.removesuffix("-wheels.tar"),
         "--upgrade --no-index": "--force-reinstall --no-index",
