@@ -214,6 +214,7 @@ class MachineInstance:
     number: int
     name: str
     state: str
+    address: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

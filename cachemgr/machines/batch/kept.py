@@ -36,7 +36,7 @@ class KeptMachine:
     key: str
     """As the machine is called."""
     readiness: str = ""
-    """How far it says that it is: its number among those of its job, its name, and a word."""
+    """How far it says that it is: its number among its job's, its name, its address, and a word."""
 
     @property
     def job(self) -> str:

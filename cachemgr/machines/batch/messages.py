@@ -16,8 +16,8 @@ class MachineFacts(ProtocolMessage):
 
 
 class ListedMachines(ProtocolMessage):
-    """Of which jobs (`job-17`) there are machines here, and how far each is (`1000 2 worker1 runs`: whose it
-    is, its number among its job's, its name and a word; empty if nobody knows)."""
+    """Of which jobs (`job-17`) there are machines here, and how far each is (`1000 2 worker1 10.211.0.2
+    runs`: whose it is, its number, its name, its address and a word; empty if nobody knows)."""
 
     owners: tuple[str, ...]
     told: tuple[str, ...] = ()

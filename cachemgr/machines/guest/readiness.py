@@ -1,8 +1,8 @@
 """How far a job's machine is, in a word that its node's daemon reads without opening a file: a link's text.
 
-    readiness -> 2 worker1 runs
+    readiness -> 2 worker1 10.211.0.2 runs
 
-The first number counts the machines of the job from 1 on.
+The first number counts the machines of the job from 1 on; one that is alone has no address, but a hyphen.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BOOTS, JOINED, WAITS, RUNS, ENDED, FAILED, SUSPENDED = (
 """In this order; `waits` is for the others of its job."""
 STATES = (BOOTS, JOINED, WAITS, RUNS, ENDED, FAILED, SUSPENDED)
 OF_GUEST = {"joined": JOINED, channel.READY: WAITS, "began": RUNS, "ended": ENDED, "failed": FAILED}
-TEXT = re.compile(r"([1-9][0-9]{0,3}) ([A-Za-z0-9-]{1,63}) ([a-z]{1,9})")
+TEXT = re.compile(r"([1-9][0-9]{0,3}) ([A-Za-z0-9-]{1,63}) (-|[0-9.]{7,15}) ([a-z]{1,9})")
 FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -40,8 +40,11 @@ class Readiness:
     def tell(self, wish: MachineWish, state: str) -> None:
         """Leave the word, if it is another one than before."""
         word = SUSPENDED if state == states.SUSPENDED else self._of_guest()
-        number, name = (1, "vm1") if wish.cluster is None else (wish.cluster.number + 1, wish.cluster.name)
-        text = f"{number} {name} {word}"
+        place = "1 vm1 -"
+        if wish.cluster is not None:
+            own = wish.cluster
+            place = f"{own.number + 1} {own.name} {own.addresses[own.number]}"
+        text = f"{place} {word}"
         if text == self._told:
             return
         path = f"{self._machine.folder}/{LINK}"
@@ -73,6 +76,6 @@ def readiness_in(above: str, name: str) -> str:
         finally:
             os.close(above_fd)
         found = TEXT.fullmatch(text)
-        if found is not None and found[3] in STATES:
+        if found is not None and found[4] in STATES:
             return text
     return ""

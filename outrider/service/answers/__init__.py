@@ -258,7 +258,7 @@ class MachineView:
     node: str
     """Empty while no node has said that it is there."""
     address: str
-    """Among the job's machines; empty of a machine that is alone."""
+    """Among the job's machines; empty of a machine that is alone, or while no node has said it."""
     state: str
 
 

@@ -217,10 +217,17 @@ def _instances(kept: ListedMachines) -> tuple[MachineInstance, ...]:
     found = []
     for owner, told in list(zip(kept.owners, kept.told, strict=False))[:MOST_JOBS]:
         words = told.split(" ")
-        if len(words) == 4 and words[0].isdecimal() and words[1].isdecimal():
-            uid, number, name, state = words
+        if len(words) == 5 and words[0].isdecimal() and words[1].isdecimal():
+            uid, number, name, address, state = words
             found.append(
-                MachineInstance(owner=owner, uid=int(uid), number=int(number), name=name, state=state)
+                MachineInstance(
+                    owner=owner,
+                    uid=int(uid),
+                    number=int(number),
+                    name=name,
+                    address=address.strip("-"),
+                    state=state,
+                )
             )
     return tuple(found)
 

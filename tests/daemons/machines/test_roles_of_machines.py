@@ -52,7 +52,11 @@ def test_each_machine_has_its_roles_name_size_and_user_data(engine: Engine, linu
     lines = job.output.read_text().splitlines()
 
     assert status == 0, lines
-    assert told == ["1 head runs", "2 w1 runs", "3 w2 runs"]
+    assert told == [
+        "1 head 10.211.0.1 runs",
+        "2 w1 10.211.0.2 runs",
+        "3 w2 10.211.0.3 runs",
+    ]
     facts = [line.split() for line in lines if len(line.split()) > 1]
     assert lines[1:4] == ["head", "w1", "w2"]
     assert [(name, cpus) for name, cpus, *_ in facts] == [("head", "1"), ("w1", "2"), ("w2", "2")], lines

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cachemgr.machines.network.place import places
 from outrider.rms.base import JobState
 from outrider.service.answers import MachineView
 from outrider.service.desk.jobs.job import JobEntry, Stage
@@ -24,8 +23,6 @@ def machines_of(entry: JobEntry, statuses: Mapping[str, NodeStatus]) -> tuple[Ma
         return ()
     names = [host for role in lines.roles for host in role.hosts]
     names = names or [f"vm{number}" for number in range(1, max(1, len(job.nodes)) + 1)]
-    has_network = len(names) > 1 or bool(lines.roles) or lines.machine.is_interactive
-    addresses = places(names)[0].addresses
     told = _told(entry, statuses)
     found = []
     for number, name in enumerate(names, 1):
@@ -35,7 +32,7 @@ def machines_of(entry: JobEntry, statuses: Mapping[str, NodeStatus]) -> tuple[Ma
                 number=number,
                 name=name,
                 node=node,
-                address=addresses[number - 1] if has_network else "",
+                address="" if instance is None else instance.address,
                 state=BEGINS if instance is None else instance.state,
             )
         )

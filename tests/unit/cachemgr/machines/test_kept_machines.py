@@ -35,18 +35,23 @@ def test_machines_are_found_in_folders_of_their_users_alone(tmp_path: Path) -> N
 
 def test_machine_says_how_far_it_is_by_a_links_text_and_nothing_is_opened(tmp_path: Path) -> None:
     mine = user_folder(tmp_path, OWN)
-    texts = {"1": "2 worker1 runs", "2": "2 worker1 flies", "3": "0 x runs", "4": "/etc/shadow"}
+    texts = {
+        "1": "2 worker1 10.211.0.2 runs",
+        "2": "2 worker1 - flies",
+        "3": "0 x - runs",
+        "4": "/etc/shadow",
+    }
     for job, text in texts.items():
         (mine / f"job-{job}").mkdir()
         (mine / f"job-{job}" / "readiness").symlink_to(text)
     (mine / "job-5").mkdir()
-    (mine / "job-5" / "readiness").write_text("1 vm1 runs")
+    (mine / "job-5" / "readiness").write_text("1 vm1 - runs")
     # Somebody's folder that is only called like a job's.
     (mine / "job-6").symlink_to(mine / "job-1")
 
     found = {each.key: each.readiness for each in kept_machines(str(tmp_path))}
 
-    assert found == {"1": "2 worker1 runs", "2": "", "3": "", "4": "", "5": "", "6": ""}
+    assert found == {"1": "2 worker1 10.211.0.2 runs", "2": "", "3": "", "4": "", "5": "", "6": ""}
 
 
 def test_machine_is_discarded_with_the_rights_of_its_user(tmp_path: Path) -> None:
