@@ -15,7 +15,9 @@ WORK = 'cat "$OUTRIDER_HOSTS"\ntrap "exit 0" USR2\nsleep 600 &\nwait\n'
 
 
 def shown(site: OutriderSite, job: str) -> list[dict[str, Any]]:
-    return list(json.loads(site.told("show", job, "--json"))["machines"])
+    # Nothing is printed before the service has heard of the job.
+    text = site.told("show", job, "--json")
+    return list(json.loads(text)["machines"]) if text else []
 
 
 def test_job_has_a_node_for_each_machine_and_shows_how_far_they_are(site: OutriderSite) -> None:
