@@ -21,6 +21,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from math import ceil
 from pathlib import Path
 from statistics import linear_regression, median
 from time import perf_counter, sleep
@@ -213,13 +214,13 @@ def told(rows: Sequence[BesideRow]) -> str:
         f"{row.slowdown:9.2f}x"
         for row in rows
     ]
-    rates = []
+    words = []
     for step in ("suspend", "resume"):
         fixed_s, each_s = fit(rows, step)
         rate = GIB / max(each_s, 1e-9) / 1e6
-        rates.append(max(1, round(rate)))
+        words.append(f"--{step}-rate {max(1, round(rate))} --{step}-seconds {ceil(fixed_s)}")
         lines.append(f"  {step}: {fixed_s:.2f} s + {each_s:.2f} s/GiB of all on the disk, {rate:.0f} MB/s")
-    lines.append(f"  outrider sim leases --suspend-rate {rates[0]} --resume-rate {rates[1]} --shared-disk")
+    lines.append(f"  outrider sim leases {' '.join(words)} --shared-disk")
     return "\n".join(lines)
 
 

@@ -90,6 +90,10 @@ def _add_site(parser: Parser, many: str) -> None:
                        help="at which a node writes memory (default: %(default)s)")  # fmt: skip
     group.add_argument("--resume-rate", type=positive, default=50, metavar="MB/S",
                        help="at which it reads it (default: %(default)s)")  # fmt: skip
+    group.add_argument("--suspend-seconds", type=not_negative, default=0, metavar="S",
+                       help="that each suspension takes beside (default: %(default)s)")  # fmt: skip
+    group.add_argument("--resume-seconds", type=not_negative, default=0, metavar="S",
+                       help="that each resumption takes beside (default: %(default)s)")  # fmt: skip
     group.add_argument("--shared-disk", action="store_true",
                        help="all nodes write to one file system, at these rates together")  # fmt: skip
     group.add_argument("--slowdown", type=not_negative, default=10, metavar="PERCENT",
@@ -110,6 +114,8 @@ def cases(arguments: argparse.Namespace) -> list[LeaseCase]:
     terms = SystemTerms(
         write_mb_per_s=arguments.suspend_rate,
         read_mb_per_s=arguments.resume_rate,
+        write_s=arguments.suspend_seconds,
+        read_s=arguments.resume_seconds,
         is_shared=arguments.shared_disk,
         slowdown_percent=arguments.slowdown,
         checkpoint_s=60 * arguments.checkpoints,

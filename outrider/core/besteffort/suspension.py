@@ -31,6 +31,8 @@ class SuspensionRules:
     """Memory is written and read at this rate; None makes it free and instantaneous."""
     read_bytes_per_s: int | None = None
     """Memory is read at this rate; None: as it is written."""
+    saving_s: int = 0
+    """What each suspension takes beside writing, on its disk."""
     restart_s: int = 0
     """What each resumption takes beside reading: what a job that saves itself has to do again."""
     is_serialised: bool = True
@@ -55,11 +57,14 @@ class SuspensionRules:
         """What suspending, or resuming, one instance takes."""
         if self.disk_bytes_per_s is None:
             return 0
-        return -(-memory_bytes(resources) // self.disk_bytes_per_s)
+        return self.saving_s + -(-memory_bytes(resources) // self.disk_bytes_per_s)
 
     def reading_s(self, writing_s: int) -> int:
-        """How long it takes to read what is written in that time."""
-        if self.disk_bytes_per_s is None or self.read_bytes_per_s is None:
+        """How long it takes to read what one suspension of that time writes."""
+        if self.disk_bytes_per_s is None:
+            return writing_s
+        writing_s = max(0, writing_s - self.saving_s)
+        if self.read_bytes_per_s is None:
             return writing_s
         return -(-writing_s * self.disk_bytes_per_s // self.read_bytes_per_s)
 

@@ -42,6 +42,10 @@ class SystemTerms:
 
     write_mb_per_s: int = 50
     read_mb_per_s: int = 50
+    write_s: int = 0
+    """What each suspension takes beside writing."""
+    read_s: int = 0
+    """What each resumption takes beside reading."""
     is_shared: bool = False
     """Whether all nodes write to one file system at these rates, or each to a disk of its own."""
     slowdown_percent: int = 10
@@ -49,8 +53,10 @@ class SystemTerms:
     has_images: bool = False
 
     def __post_init__(self) -> None:
-        if min(self.write_mb_per_s, self.read_mb_per_s, self.checkpoint_s) < 1 or self.slowdown_percent < 0:
-            raise ValueError("rates and the time between checkpoints are 1 or more, a slowdown 0 or more")
+        if min(self.write_mb_per_s, self.read_mb_per_s, self.checkpoint_s) < 1:
+            raise ValueError("rates and the time between checkpoints are 1 or more")
+        if min(self.slowdown_percent, self.write_s, self.read_s) < 0:
+            raise ValueError("a slowdown, and what suspending and resuming take beside, are 0 or more")
 
 
 def admission(policy: str) -> tuple[AdmissionPolicy, ...]:
@@ -79,6 +85,8 @@ def suspension(system: str, terms: SystemTerms) -> SuspensionRules:
     return SuspensionRules(
         disk_bytes_per_s=terms.write_mb_per_s * MEGABYTE,
         read_bytes_per_s=terms.read_mb_per_s * MEGABYTE,
+        saving_s=terms.write_s,
+        restart_s=terms.read_s,
         is_shared=terms.is_shared,
         is_migrating=system == "migrate",
         least_run_s=60,

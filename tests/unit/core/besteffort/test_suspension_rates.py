@@ -60,6 +60,21 @@ def test_a_run_is_resumed_at_the_rate_of_reading(changes: dict[str, int], resume
     assert second.end_s == 140 + resumed_s + 200 - (100 - WRITTEN_S)
 
 
+@pytest.mark.parametrize(("read_mib", "read_s"), [(None, WRITTEN_S), (2, WRITTEN_S // 2)])
+def test_each_suspension_takes_its_own_seconds_beside_writing(read_mib: int | None, read_s: int) -> None:
+    read = None if read_mib is None else read_mib * BYTES_PER_MIB
+    rules = SuspensionRules(disk_bytes_per_s=BYTES_PER_MIB, read_bytes_per_s=read, saving_s=3, restart_s=2)
+    scheduler, [run] = running(rules)
+
+    scheduler.reserve(wanted("lease", 40, 100), 10)
+
+    first, second = run.segments
+    assert (first.end_s, first.suspend_s) == (100, WRITTEN_S + 3)
+    # What was not written is not read again.
+    assert (second.start_s, second.resume_s) == (140, read_s + 2)
+    assert second.end_s == 140 + read_s + 2 + 200 - (100 - WRITTEN_S - 3)
+
+
 def test_who_saves_himself_needs_no_notice_and_does_again_what_was_not_saved() -> None:
     scheduler, [run] = running(SuspensionRules(restart_s=30))
 
