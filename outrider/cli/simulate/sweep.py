@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from outrider.cli.arguments import Subparsers, add_command
+from outrider.cli.arguments import Subparsers, add_command, add_form_options
 from outrider.cli.errors import InputError, MissingPartError, OutputError
-from outrider.cli.output import complete_file, say
+from outrider.cli.output import complete_file, print_csv, print_json, say
 from outrider.cli.progress import progress
 from outrider.cli.quantities import positive
 
@@ -27,12 +27,13 @@ _EPILOG = """The file says what outrider sim leases takes as options; every comb
   premiums: [50]
   seeds: 1
   days: 30                                # from_day, processors_per_node, images, first_seed, notice_h,
-  terms: {slowdown_percent: 10}           # no_show_percent, early_percent; write_mb_per_s, read_mb_per_s,
-                                          # is_shared, checkpoint_s
+  terms: {slowdown_percent: 10}           # no_show_percent, early_percent, waiting_price; write_mb_per_s,
+                                          # read_mb_per_s, is_shared, checkpoint_s
 
 Each run's result is a file in the folder. What is there is not run again, so a sweep that was killed goes on
 when it is begun again. --part 2/8 does the second of eight parts and no table: for array jobs, whose tasks
-see one folder. The table, results.csv in the folder, has the same bytes whoever did which part.
+see one folder. The table, results.csv in the folder, has the same bytes whoever did which part; --csv and
+--json print it. docs/results/leases-sweep.yaml is a file to begin with.
 
 examples:
   outrider sim sweep sweep.yaml -o sweep
@@ -47,11 +48,14 @@ def add(commands: Subparsers) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="of results; made if needed")
     parser.add_argument("--part", type=part, default=(1, 1), metavar="K/N", help="the K-th of N parts alone")
     parser.add_argument("--workers", type=positive, metavar="N", help="processes (default: one a core)")
+    add_form_options(parser, what="the table")
 
 
 def sweep_file(arguments: argparse.Namespace) -> None:
     from outrider.sim.leases.sweep import rows_of, sweep
 
+    if arguments.part != (1, 1) and (arguments.json or arguments.csv):
+        raise InputError("--part does runs and makes no table: leave --json and --csv to a call without it")
     cases, seeds = read_file(arguments.file)
     folder = Path(arguments.output)
     try:
@@ -75,6 +79,10 @@ def sweep_file(arguments: argparse.Namespace) -> None:
 
     from outrider.cli.simulate.leases import CSV_HEADER, csv_lines
 
+    if arguments.json:
+        print_json({"rows": rows})
+    elif arguments.csv:
+        print_csv(CSV_HEADER, csv_lines(rows))
     with complete_file(folder / "results.csv") as path, open(path, "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(CSV_HEADER)

@@ -21,7 +21,7 @@ from outrider.sim.leases.measures import LeaseMeasures
 from outrider.sim.leases.systems import SystemTerms, check
 from outrider.sim.leases.users import MODELS
 
-VERSION = 1
+VERSION = 2
 """Of what a run's file means: results of another one are not taken."""
 
 _LISTS: dict[str, tuple[object, ...]] = {
@@ -33,7 +33,15 @@ _LISTS: dict[str, tuple[object, ...]] = {
     "users": MODELS,
     "premiums": (50,),
 }
-_NUMBERS = {"from_day": 30, "days": 30, "processors_per_node": 1, "images": 0, "seeds": 1, "first_seed": 1}
+_NUMBERS = {
+    "from_day": 30,
+    "days": 30,
+    "processors_per_node": 1,
+    "images": 0,
+    "waiting_price": 10,
+    "seeds": 1,
+    "first_seed": 1,
+}
 _WISHES = {"notice_h": 24, "no_show_percent": 0, "early_percent": 0}
 
 
@@ -67,6 +75,7 @@ def cases_of(given: Mapping[str, object], folder: Path) -> tuple[list[LeaseCase]
                 days=numbers["days"],
                 processors_per_node=numbers["processors_per_node"],
                 images=numbers["images"],
+                waiting_price=numbers["waiting_price"],
                 injection=Injection(
                     work_percent=_whole("work", work),
                     hours=_whole("hours", hours),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from outrider.core.besteffort.prediction import QueuedJob, pool_slowdown_percent
-from outrider.core.leases.admission import PlannedLease, first_refusal
+from outrider.core.leases.admission import AdmissionPolicy, PlannedLease, first_refusal
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.reservations.admission import Review
 from outrider.core.reservations.book import ReservationPlan
@@ -13,6 +13,7 @@ from outrider.metadata.decision import BookedUsage
 from outrider.metadata.leases import admission_policies
 from outrider.metadata.policies import Policies
 from outrider.rms.base import JobState, RmsJob
+from outrider.service.desk.reservations.steering import share_of
 from outrider.service.desk.state.site import Live, Site
 
 DAY_S = 86_400
@@ -116,7 +117,10 @@ def _queued(job: RmsJob, now_s: int) -> QueuedJob:
 
 def review_of(site: Site, policies: Policies, without: str) -> Review:
     """What the site's policies about leases say of a plan."""
-    asked = () if policies.leases is None else admission_policies(policies.leases)
+    share = share_of(site, policies)
+    asked: tuple[AdmissionPolicy, ...] = () if share is None else (share,)
+    if policies.leases is not None:
+        asked = (*admission_policies(policies.leases), *asked)
 
     def review(plan: ReservationPlan) -> str:
         view = NodesView(site, without)
