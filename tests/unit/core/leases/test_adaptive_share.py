@@ -70,7 +70,9 @@ def test_who_has_come_since_nobody_waited_stands_for_those_who_will() -> None:
 
     assert move is not None
     assert move.after_percent == 40
-    assert share.worth_and_cost(10) == (1000, pytest.approx(2400, abs=20))
+    worth, cost = share.worth_and_cost(10)
+    assert worth == 1000
+    assert cost == pytest.approx(2400, abs=20)
 
 
 def test_what_leases_do_not_use_costs_nobody_and_more_of_it_may_be_booked() -> None:
