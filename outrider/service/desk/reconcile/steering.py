@@ -9,21 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outrider.core.leases.adaptive import AdaptiveShare
-from outrider.metadata.leases import steering_rules
 from outrider.metadata.policies import Policies
 from outrider.rms.base import JobState, RmsJob
+from outrider.service.desk.reservations.booked_usage import share_of
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log
-
-
-def share_of(site: Site, policies: Policies) -> AdaptiveShare | None:
-    """The one that is in force; a new one if the file names other rules than before."""
-    section = None if policies.leases is None else policies.leases.adaptive
-    if section is None:
-        site.share = None
-    elif site.share is None or site.share.rules != steering_rules(section):
-        site.share = AdaptiveShare(steering_rules(section))
-    return site.share
 
 
 @dataclass(slots=True)
