@@ -135,7 +135,7 @@ class AdaptiveSection(Section):
     start_percent: Share = Field(50, alias="start", description="the share at first, and after a restart")
     step_percent: Share = Field(10, alias="step", description="by how much it moves at once")
     every_s: Duration = Field(3600, alias="every", description="how often it may move")
-    memory_s: Duration = Field(6 * 3600, alias="memory", description="how long what is seen counts")
+    memory_s: Duration = Field(2 * 86_400, alias="memory", description="how long what is seen counts")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

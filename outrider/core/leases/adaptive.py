@@ -6,9 +6,10 @@ and how much of what leases book is used (no-shows, cancellations, early ends, s
 moves the share step by step between the site's limits towards what is worth more. It never touches what is
 promised already.
 
-One hour of a node in a lease holds up every job that has to wait by one hour over the machine's nodes, from
-then on until nobody waits any more. How many jobs that are is not known, but as many are to come as have come
-since nobody waited last (of a stationary process the age and what is left have the same mean).
+One hour of a node in a lease holds up every job that waits by one hour over the machine's nodes, from then on
+until nobody waits any more. How many jobs that are is known afterwards: each hour is judged when nobody waits
+any more, or a day later. To guess it from how long jobs have waited so far would be wrong: what is booked as
+they begin to wait holds up most.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from outrider.core.leases.admission import HourShare, PlannedLease, SiteView
+from outrider.core.leases.admission import HOUR_S, HourShare, PlannedLease, SiteView
 
+HINDSIGHT_S = 86_400
 MILLION = 1_000_000
 BAND_PERCENT = 10
 """The share stays where it is while worth and cost differ by less."""
@@ -46,7 +48,7 @@ class SteeringRules:
     start_percent: int = 50
     step_percent: int = 10
     every_s: int = 3600
-    memory_s: int = 6 * 3600
+    memory_s: int = 2 * 86_400
 
     def __post_init__(self) -> None:
         if not 0 <= self.lowest_percent <= self.start_percent <= self.highest_percent <= 100:
@@ -79,10 +81,13 @@ class AdaptiveShare:
         self.moves: deque[ShareMove] = deque(maxlen=MOST_MOVES)
         self._seen_s: int | None = None
         self._next_s = 0
-        self._now_waiting = self._now_held = self._came_idle = 0
+        self._now_waiting = 0
         self._waiting = self._held = self._busy = 0
-        """Means that forget, in millionths: jobs that wait, jobs that a lease would hold up, and the part of
+        """Means that forget, in millionths: jobs that wait, jobs that a lease has held up, and the part of
         the time in which any waits."""
+        self._hours: deque[tuple[int, int, int]] = deque()
+        """Hours that are not judged yet: when, how many waited then, and how many had come."""
+        self._next_hour_s = 0
         self._leases = self._booked = self._spent = 0
 
     @property
@@ -105,20 +110,26 @@ class AdaptiveShare:
         """So many jobs wait from now on, of so many that have come so far, on a machine of so many units; the
         move, if it is time for one."""
         if self._seen_s is None:
-            self._next_s = now_s + self.rules.every_s
-            self._came_idle = came - waiting
-        gone_s = min(now_s - (now_s if self._seen_s is None else self._seen_s), self.rules.memory_s)
+            self._seen_s, self._next_s = now_s, now_s + self.rules.every_s
+        gone_s, self._seen_s = now_s - self._seen_s, now_s
         self._waiting = self._drawn(self._waiting, self._now_waiting, gone_s)
-        self._held = self._drawn(self._held, self._now_held, gone_s)
         self._busy = self._drawn(self._busy, int(self._now_waiting > 0), gone_s)
-        if not waiting:
-            self._came_idle = came
-        self._seen_s, self._now_waiting = now_s, waiting
-        self._now_held = waiting + came - self._came_idle
+        self._now_waiting = waiting
+        self._look_back(waiting, came, now_s)
         if now_s < self._next_s:
             return None
         self._next_s = now_s + self.rules.every_s
         return self._move(units, now_s)
+
+    def _look_back(self, waiting: int, came: int, now_s: int) -> None:
+        """Hours that can be judged by now: how many jobs waited then, or came before nobody did any more."""
+        while self._hours and (not waiting or now_s - self._hours[0][0] >= HINDSIGHT_S):
+            _, waited, had_come = self._hours.popleft()
+            held = waited + came - had_come if waited else 0
+            self._held = self._drawn(self._held, held, HOUR_S)
+        if now_s >= self._next_hour_s:
+            self._next_hour_s = now_s + HOUR_S
+            self._hours.append((now_s, waiting, came))
 
     def ended(self, booked: int, used: int) -> None:
         """A lease is over that had booked so many unit-seconds, and has used so many."""
@@ -142,7 +153,9 @@ class AdaptiveShare:
         return self.moves[-1].words
 
     def _drawn(self, mean: int, value: int, gone_s: int) -> int:
-        return mean + (value * MILLION - mean) * gone_s // self.rules.memory_s
+        """A mean after so long a time at a value."""
+        memory_s = self.rules.memory_s
+        return mean + (value * MILLION - mean) * min(gone_s, memory_s) // memory_s
 
     def _move(self, units: int, now_s: int) -> ShareMove | None:
         rules, before = self.rules, self.percent
@@ -158,7 +171,7 @@ class AdaptiveShare:
         self.percent = after
         words = (
             f"their share went from {before} to {after} %, because {_tenths(self._waiting)} jobs waited on "
-            f"average, {_tenths(self._held)} are held up by what is booked, and reservations use "
+            f"average, {_tenths(self._held)} were held up by what was booked, and reservations use "
             f"{self.used_percent} % of it: an hour of a node is worth {_money(worth)} and costs "
             f"{_money(cost)}"
         )

@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 
 from outrider.sim.experiments.parallel import Progress, in_parallel
+from outrider.sim.leases.cluster import on_cluster
 from outrider.sim.leases.experiment import LeaseCase, LeaseRow, alone, row_of, run_case
 from outrider.sim.leases.injection import HOURS, SIZES, WORK_PERCENTS, Injection
 from outrider.sim.leases.measures import LeaseMeasures
@@ -43,6 +44,10 @@ _NUMBERS = {
     "first_seed": 1,
 }
 _WISHES = {"notice_h": 24, "no_show_percent": 0, "early_percent": 0}
+
+
+JOBS = 4
+"""Of a batch system, unless another number is asked for."""
 
 
 class SweepError(ValueError):
@@ -163,9 +168,13 @@ def sweep(
     *,
     part: tuple[int, int] = (1, 1),
     workers: int | None = None,
+    engine: str | None = None,
     on_progress: Progress | None = None,
 ) -> int:
-    """Do what is not done yet of a part of the runs; how many there were to do."""
+    """Do what is not done yet of a part of the runs; how many there were to do.
+
+    With an engine `workers` jobs of a batch system do it, else as many processes of this machine.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     number, parts = part
     own = runs_of(cases, seeds)[number - 1 :: parts]
@@ -178,8 +187,11 @@ def sweep(
         if on_progress is not None:
             on_progress(already + done, len(own))
 
-    if missing:
-        in_parallel(do_run, [(each, folder) for each in missing], workers=workers, on_progress=tell)
+    pieces = [(each, folder) for each in missing]
+    if missing and engine is not None:
+        on_cluster(engine, do_run, pieces, jobs=workers or JOBS, on_progress=tell)
+    elif missing:
+        in_parallel(do_run, pieces, workers=workers, on_progress=tell)
     return len(missing)
 
 

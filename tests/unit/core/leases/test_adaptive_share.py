@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -28,11 +29,13 @@ class Empty:
         return 100
 
 
-def hours(
-    share: AdaptiveShare, waiting: int, count: int, *, units: int = 10, first: int = 0
-) -> list[ShareMove]:
-    """So many hours in which so many jobs wait, all of which came at the beginning."""
-    looks = [share.look(waiting, waiting, units, HOUR_S * hour) for hour in range(first, first + count + 1)]
+def hours(share: AdaptiveShare, waiting: int, count: int) -> list[ShareMove]:
+    """So many hours on ten nodes, in each of which so many new jobs wait for half an hour."""
+    looks = []
+    for hour in range(count + 1):
+        came = waiting * (hour + 1)
+        looks.append(share.look(waiting, came, 10, HOUR_S * hour))
+        looks.append(share.look(0, came, 10, HOUR_S * hour + HOUR_S // 2))
     return [move for move in looks if move is not None]
 
 
@@ -45,34 +48,32 @@ def test_while_nobody_waits_leases_get_more_until_the_highest() -> None:
 
 
 def test_while_more_wait_than_leases_are_worth_they_get_less_until_the_lowest() -> None:
-    share = AdaptiveShare(SteeringRules(booked=1000, waiting=1000, lowest_percent=15))
+    share = AdaptiveShare(replace(QUICK, lowest_percent=15))
 
     moves = hours(share, 40, 8)
 
     assert [move.after_percent for move in moves] == [40, 30, 20, 15]
 
 
-@pytest.mark.parametrize(("waiting", "goes"), [(4, 60), (5, 50), (6, 40)])
+@pytest.mark.parametrize(("waiting", "goes"), [(8, 70), (10, 50), (12, 30)])
 def test_an_hour_costs_what_all_who_wait_are_held_up_by_it(waiting: int, goes: int) -> None:
-    """On ten nodes an hour of one holds up each job by a tenth: five and five to come are its worth."""
-    share = AdaptiveShare(QUICK)
-    hours(share, waiting, 1)
+    """On ten nodes an hour of one holds up each job by a tenth: ten are its worth. Each day has its step."""
+    share = AdaptiveShare(replace(QUICK, every_s=24 * HOUR_S))
+    for hour in range(50):
+        share.look(waiting, waiting, 10, hour * HOUR_S)
 
     assert share.percent == goes
 
 
-def test_who_has_come_since_nobody_waited_stands_for_those_who_will() -> None:
-    """Eight wait of sixteen that came: as many are to come, so 24 are held up by a tenth of an hour each."""
+def test_an_hour_is_judged_by_all_who_came_until_nobody_waited() -> None:
+    """Eight wait, sixteen more come before nobody waits: 24 are held up by a tenth of an hour each."""
     share = AdaptiveShare(QUICK)
-    share.look(0, 100, 10, 0)
-    share.look(8, 116, 10, 1)
-    move = share.look(8, 116, 10, HOUR_S + 1)
+    share.look(8, 100, 10, 0)
+    share.look(20, 116, 10, 1000)
+    assert share.worth_and_cost(10) == (1000, 0)
+    share.look(0, 116, 10, 2000)
 
-    assert move is not None
-    assert move.after_percent == 40
-    worth, cost = share.worth_and_cost(10)
-    assert worth == 1000
-    assert cost == pytest.approx(2400, abs=20)
+    assert share.worth_and_cost(10) == (1000, 2400)
 
 
 def test_what_leases_do_not_use_costs_nobody_and_more_of_it_may_be_booked() -> None:
@@ -83,7 +84,7 @@ def test_what_leases_do_not_use_costs_nobody_and_more_of_it_may_be_booked() -> N
 
     assert share.used_percent == 80
     assert share.booked_percent == 62
-    hours(share, 5, 1)
+    hours(share, 10, 1)
     # Ten are held up by a tenth of an hour each, of which a fifth is given back.
     assert share.worth_and_cost(10) == (1000, 800)
 
@@ -105,10 +106,12 @@ def test_only_what_is_used_counts_where_the_site_says_so() -> None:
     share = AdaptiveShare(SteeringRules(used=1000, memory_s=HOUR_S))
     for _ in range(20):
         share.ended(100, 60)
-    moves = hours(share, 3, 1)
+    share.look(3, 3, 10, 0)
+    move = share.look(3, 3, 10, HOUR_S)
 
     assert share.worth_and_cost(10)[0] == -400
-    assert moves[0].after_percent == 40
+    assert move is not None
+    assert move.after_percent == 40
 
 
 def test_refusals_and_moves_say_which_rule_and_why() -> None:
@@ -120,8 +123,8 @@ def test_refusals_and_moves_say_which_rule_and_why() -> None:
     words = share.refuse(lease, Empty(), HOUR_S)
 
     assert words.startswith("reservations have at most 40 % of an hour")
-    assert "their share went from 50 to 40 %, because 40.0 jobs waited on average, 80.0 are held up" in words
-    assert "an hour of a node is worth 1.000 and costs 8.000" in words
+    assert "their share went from 50 to 40 %, because 10.0 jobs waited on average, 40.0 were held up" in words
+    assert "an hour of a node is worth 1.000 and costs 4.000" in words
 
 
 def test_whatever_happens_the_share_keeps_its_limits_step_and_pace() -> None:
