@@ -364,8 +364,8 @@ class WorkspaceFile(Section):
             found.append("metadata.roles: no instance is told a host name, an address, files or user_data")
         elif self.metadata.roles:
             found.append(
-                "metadata.roles is not used: the image is on all nodes alike, and no instance is told a host "
-                "name, an address, files or user_data"
+                "metadata.roles is not used by reservations: the image is on all nodes alike, and no "
+                "instance is told a host name, an address, files or user_data; jobs in virtual machines have roles"
             )
         if self.deployment is not None and self.deployment.preemptible and self.deployment.is_best_effort:
             found.append(
