@@ -365,7 +365,8 @@ class WorkspaceFile(Section):
         elif self.metadata.roles:
             found.append(
                 "metadata.roles is not used by reservations: the image is on all nodes alike, and no "
-                "instance is told a host name, an address, files or user_data; jobs in virtual machines have roles"
+                "instance is told a host name, an address, files or user_data; jobs in virtual machines have "
+                "roles"
             )
         if self.deployment is not None and self.deployment.preemptible and self.deployment.is_best_effort:
             found.append(
