@@ -158,6 +158,7 @@ def test_machine_is_suspended_for_a_reservation_and_goes_on_afterwards(machines:
     assert kept_on(site, first) == []
 
 
+@pytest.mark.long
 def test_owner_suspends_a_machine_and_lets_it_go_on(machines: GridEngineSite) -> None:
     site, last = machines, 60
     image = site.image("paused.qcow2", 4 * MB)
@@ -183,6 +184,7 @@ def test_owner_suspends_a_machine_and_lets_it_go_on(machines: GridEngineSite) ->
     assert kept_on(site, node) == []
 
 
+@pytest.mark.long
 def test_job_that_is_deleted_leaves_no_machine(machines: GridEngineSite) -> None:
     site = machines
     image = site.image("deleted.qcow2", 4 * MB)

@@ -68,6 +68,7 @@ def test_machine_is_suspended_for_a_reservation_and_goes_on_afterwards(machines:
     assert LIMIT_MIN - 3 <= limit_min(site, job) < LIMIT_MIN
 
 
+@pytest.mark.long
 def test_four_nodes_full_of_machines_make_way_for_three_and_all_end_right(machines: OutriderSite) -> None:
     site = machines
     image, last = site.image("full.qcow2", 4 * MB), 160
