@@ -146,7 +146,11 @@ class SwitchPlan:
 
 def fits(demand: Amount, free: Amount) -> bool:
     """Whether there is room for it. Where nothing is asked for, too much may be taken already."""
-    return all(wanted <= left or not wanted for wanted, left in zip(demand, free, strict=True))
+    # A loop takes half of the time that `all` does, and this is asked most.
+    for wanted, left in zip(demand, free, strict=True):  # noqa: SIM110
+        if wanted > left and wanted:
+            return False
+    return True
 
 
 def plus(left: Amount, right: Amount) -> Amount:

@@ -70,10 +70,11 @@ class _Placer:
 
     def place(self) -> Target | None:
         movers = self._stay()
+        meant = self._wanted | self._stopped
         leaving = [
             number
             for number, standing in enumerate(self._situation.standings)
-            if standing is MachineStanding.RUNNING and number not in self._wanted | self._stopped
+            if standing is MachineStanding.RUNNING and number not in meant
         ]
         self._delay = max((self._machines[number].memory for number in (*movers, *leaving)), default=0)
         units = self._gathered()

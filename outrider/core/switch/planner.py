@@ -59,15 +59,28 @@ def plan_switch(
     if found := rules.contradictions(situation):
         raise NoSwitch("; ".join(found))
     selection = select(situation, queue, rules, order)
+    return plan_selected(situation, selection, rules, stopped=stopped, improve=improve)
+
+
+def plan_selected(
+    situation: Situation,
+    selection: Selection,
+    rules: PlacementRules = NO_RULES,
+    *,
+    stopped: frozenset[int] = frozenset(),
+    improve: Improve | None = None,
+) -> Switch:
+    """The same where it is known which jobs run, with a placement of theirs or with none. Raises NoSwitch."""
+    if found := rules.contradictions(situation):
+        raise NoSwitch("; ".join(found))
     over = stopped | stopped_in(situation)
-    packed = Target(
-        hosts=tuple(NOWHERE if number in over else node for number, node in enumerate(selection.hosts)),
-        stopped=over,
-    )
+    ways = []
     placed = place(situation, selection.jobs, rules, stopped=stopped)
-    ways = [("first fit decreasing", packed)]
     if placed is not None and not rules.broken(situation, placed.hosts):
-        ways.insert(0, ("heuristic", placed))
+        ways.append(("heuristic", placed))
+    if selection.hosts:
+        hosts = tuple(NOWHERE if number in over else node for number, node in enumerate(selection.hosts))
+        ways.append(("first fit decreasing", Target(hosts=hosts, stopped=over)))
     bound = lower_bound(situation, selection.jobs, rules, over)
     best = _cheapest(situation, rules, ways)
     if improve is not None and best[0] > bound:
@@ -84,14 +97,15 @@ def plan_switch(
 def _cheapest(
     situation: Situation, rules: PlacementRules, ways: Sequence[tuple[str, Target]]
 ) -> tuple[int, str, SwitchPlan, Target]:
-    found = []
+    found, obstacle = [], "no placement was found for all machines that are to run"
     for name, target in ways:
         try:
             plan = plan_stages(situation, target, rules)
-        except NoPlan:
+        except NoPlan as error:
             # What a heuristic or a solver proposes is taken only if it can be carried out.
+            obstacle = f"no order of actions leads to a placement that was found: {error}"
             continue
         found.append((sum_cost(plan, situation.machines), name, plan, target))
     if not found:
-        raise NoSwitch("no order of actions leads to a placement that was found")
+        raise NoSwitch(obstacle)
     return min(found, key=lambda way: way[0])

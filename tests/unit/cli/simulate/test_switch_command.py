@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.main import main
+from outrider.sim.switch.datacentres import draw_instance
 
 FEW = ("sim", "switch", "--nodes", "20", "--machines", "30", "--seeds", "2", "--workers", "1", "--no-solver")
 
@@ -48,3 +49,46 @@ def test_unknown_mix_is_refused_with_those_that_are_known(capsys: pytest.Capture
     assert main([*FEW, "--mix", "half"]) == 1
 
     assert "--mix half: choose from thirds, " in capsys.readouterr().err
+
+
+def test_instance_is_solved_and_a_machine_of_it_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "i.json"
+    path.write_text(json.dumps(draw_instance("li", 40, 6, 1)))
+    given = ("sim", "switch", "--instance", str(path), "--no-solver", "--fewest-moves")
+
+    assert main([*given, "--explain", "vm0", "--json"]) == 0
+
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["solved"]["machines"] == 240
+    assert answer["solved"]["moves"] == answer["solved"]["least_moves"] == answer["solved"]["cost"]
+    assert answer["explanation"][0].startswith("vm0 ")
+    assert main([*given, "--explain", "vm240"]) == 1
+    assert "--explain vm240: there is no such machine" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--instance", "none.json"), "--instance none.json: cannot be read"),
+        (("--instance", "none.json", "--mix", "thirds"), "--mix is for random sites"),
+        (("--fewest-moves",), "--fewest-moves is for --instance"),
+        (("--explain", "j0m0"), "--explain is about one site"),
+        (("--explain", "x", "--mix", "thirds", "--machines", "9"), "the machines are j0m0 to j0m8"),
+    ],
+)
+def test_option_that_means_nothing_is_refused(
+    options: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sim", "switch", *options]) == 1
+
+    assert words in capsys.readouterr().err
+
+
+def test_machine_of_a_random_site_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("--nodes", "20", "--machines", "30", "--mix", "thirds", "--no-solver", "--explain", "j0m0")
+
+    assert main(["sim", "switch", *given]) == 0
+
+    assert capsys.readouterr().out.startswith("j0m0 ")
