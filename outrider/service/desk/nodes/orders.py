@@ -34,8 +34,7 @@ LOST_CALL_S = 180
 """After so long without an answer a call is taken for lost, and the node is told anew."""
 MOST_ORDERS = 64
 """Orders in one call; the rest follow in the next."""
-RETRY_S = 5
-MOST_RETRY_S = 120
+RETRY_S, MOST_RETRY_S = 5, 120
 FIRST_PER_S = 50
 """So many nodes a second are asked for the first time."""
 DISK = "disk"
@@ -44,8 +43,6 @@ FULL_S = 600
 """For so long a pool whose disk has refused an image is promised no more than it has."""
 UPSTREAM_S = 15
 """How long a node of a chain waits for the one before it to have been told."""
-BEGINNING, BEGINNING_S = ("boots", "joined", "waits"), 5
-"""Of machines that are so far, and no further, a node is asked again so soon."""
 
 
 class NodeOrders:
@@ -268,13 +265,9 @@ class NodeOrders:
             return self._silent(status, words, now_s)
         status.heard_s, status.silent_since_s, status.failures, status.words = now_s, None, 0, ""
         self.silent.pop(status.name, None)
-        status.is_missed = False
         status.limit_bytes, status.used_bytes = report.limit_bytes, report.used_bytes
-        status.arriving = report.arriving
-        if report.instances is not None and self._settings.allows_machines:
-            status.instances = report.instances
-            if any(each.state in BEGINNING for each in report.instances):
-                status.watch_s = now_s + BEGINNING_S
+        status.is_missed, status.arriving = False, report.arriving
+        status.hear_machines(report.instances, now_s)
         self._promised(status, call, now_s)
         self.copiers.heard(status, report.room)
         status.room = report.room or status.room

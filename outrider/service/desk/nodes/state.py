@@ -15,6 +15,9 @@ WATCHED_AWAY_S = 10
 """A node that is watched is away after so long without an answer: a daemon that is started anew is back
 by then."""
 
+BEGINNING, BEGINNING_S = ("boots", "joined", "waits"), 5
+"""Of machines that are so far, and no further, a node is asked again so soon."""
+
 
 @dataclass(slots=True)
 class Need:
@@ -117,6 +120,13 @@ class NodeStatus:
     """What others hold of its pool, as it said last."""
     full_until_s: int = 0
     """Until when it is not believed that its disk takes more than it has: it refused an image lately."""
+
+    def hear_machines(self, instances: tuple[MachineInstance, ...] | None, now_s: int) -> None:
+        """How far machines are, if the node was asked and could say."""
+        if instances is not None:
+            self.instances = instances
+            if any(each.state in BEGINNING for each in instances):
+                self.watch_s = now_s + BEGINNING_S
 
     @property
     def to_keep_bytes(self) -> int:
