@@ -124,6 +124,7 @@ man: $(READY)
 	$(BIN)/python -m tools.manpage
 	$(BIN)/python -m tools.usermanpage
 	$(BIN)/python -m tools.packages.servicemanpage
+	$(BIN)/python -m tools.packages.filemanpages
 
 # Debian packages, RPMs and the archive of the release, in build/packages.
 packages: $(READY) man

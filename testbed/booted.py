@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SYSTEMD = "lib/systemd/systemd"
 GROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
-BOOT_S = 60
+BOOT_S = 240
 STOP_S = 20
 COMMAND_S = 60
 PAUSE_S = 0.05

@@ -55,17 +55,23 @@ def tree_of(version: str | None, cache: Path = CACHE) -> Path:
         )
     if version not in SUITES:
         raise TestbedError(f"no testbed of Slurm {version}: there are {', '.join(sorted(SUITES))}")
-    tree = cache / SUITES[version]
-    with _locked(cache):
-        if not tree.exists():
-            make(SUITES[version], tree)
-    if not (tree / STAMP).exists() or (tree / STAMP).read_text().split() != list(PACKAGES):
-        raise TestbedError(f"{tree} has not the packages of this testbed: rm -r it, and it is made again")
+    tree = suite_tree(SUITES[version], cache)
     found = version_in(tree)
     if found is None or not found.startswith(f"{version}."):
         raise TestbedError(
             f"{tree} has Slurm {found}, not {version}: Debian has gone on; remove it, or ask for that"
         )
+    return tree
+
+
+def suite_tree(suite: str, cache: Path = CACHE) -> Path:
+    """The root of a tree of this suite, also on a machine that has the suite itself."""
+    tree = cache / suite
+    with _locked(cache):
+        if not tree.exists():
+            make(suite, tree)
+    if not (tree / STAMP).exists() or (tree / STAMP).read_text().split() != list(PACKAGES):
+        raise TestbedError(f"{tree} has not the packages of this testbed: rm -r it, and it is made again")
     return tree
 
 

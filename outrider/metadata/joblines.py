@@ -29,6 +29,11 @@ one, from the image; and the machine may be suspended for a reservation, to go o
 give the machine an empty disk, bound what it reads and writes in a second and what it sends to others of its
 job, and let it be there for its user, without a script.
 
+    role: head cpus=4
+    role: worker count=3 memory=2GiB
+
+give it machines that are unlike.
+
     option: nodes=2 time=60
     option: nodes=4 time=35
     finish-by: 2026-01-31T14:00:00Z
@@ -56,12 +61,15 @@ from outrider.metadata.notation.job_options import (
     write_value,
 )
 from outrider.metadata.notation.machine_lines import MachineLines, read_machine_lines, write_machine_lines
+from outrider.metadata.notation.role_lines import JobRole, read_roles
 
 MOST_CHARACTERS = 8_192
 KEYS = (
     "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
-    "grace", "option", "finish-by", "value", "scratch", "disk-rate", "network-rate", "lease",
+    "grace", "option", "finish-by", "value", "scratch", "disk-rate", "network-rate", "lease", "role",
 )  # fmt: skip
+SEVERAL = ("option", "role")
+"""Keys that may stand in more than one line."""
 FORMATS = ("qcow2", "raw", "squashfs", "sif", "bundle", "file", "layers")
 PREEMPTIBLE = ("no", "requeue", "suspend")
 RUN = ("vm",)
@@ -112,6 +120,8 @@ class JobLines:
     """How long it has from the signal on; None if its user has not said."""
     options: tuple[JobOption, ...] = ()
     """Sizes of which it takes one; none if it has the one that it was submitted with."""
+    roles: tuple[JobRole, ...] = ()
+    """Of its machines; none if they are all alike."""
     finish_by_s: int | None = None
     value: int | None = None
     """What it is worth to its user, in thousandths; None if he has not said."""
@@ -122,12 +132,12 @@ def parse_job_lines(text: str) -> JobLines:
     if len(text) > MOST_CHARACTERS:
         raise TextError(f"the lines have {len(text)} characters: at most {MOST_CHARACTERS} are read")
     found: dict[str, str] = {}
-    options: list[str] = []
+    several: dict[str, list[str]] = {key: [] for key in SEVERAL}
     for line in _lines(text):
         if line.strip() and not line.lstrip().startswith("#"):
             key, value = _pair(line.strip())
-            if key == "option":
-                options.append(value)
+            if key in several:
+                several[key].append(value)
                 continue
             if key in found:
                 raise TextError(f"{key} stands twice: say it once")
@@ -136,7 +146,9 @@ def parse_job_lines(text: str) -> JobLines:
         raise TextError("image is missing: write a line like image: https://images.example.org/ubuntu.qcow2")
     is_preemptible = _preemptible(found)
     is_machine = _machine(found)
-    if options and is_machine:
+    if several["role"] and not is_machine:
+        raise TextError("role says nothing without run: vm: write that, or leave role out")
+    if several["option"] and is_machine:
         raise TextError(
             "option and run: vm contradict each other, since a machine has one node: leave one out"
         )
@@ -160,7 +172,8 @@ def parse_job_lines(text: str) -> JobLines:
         is_suspendable=found.get("preemptible") == "suspend",
         checkpoint=_one_of("checkpoint", found["checkpoint"], SIGNALS) if "checkpoint" in found else "",
         grace_s=_grace(found["grace"]) if "grace" in found else None,
-        options=read_job_options(options),
+        options=read_job_options(several["option"]),
+        roles=read_roles(several["role"]),
         finish_by_s=read_finish_by(found["finish-by"]) if "finish-by" in found else None,
         value=read_value(found["value"]) if "value" in found else None,
     )
@@ -185,7 +198,8 @@ def write_job_lines(lines: JobLines) -> str:
         **write_machine_lines(lines.machine),
     }
     text = "".join(f"{key}: {value}\n" for key, value in said.items() if value)
-    return text + "".join(f"option: {option}\n" for option in lines.options)
+    text += "".join(f"option: {option}\n" for option in lines.options)
+    return text + "".join(f"role: {role.text}\n" for role in lines.roles)
 
 
 def _lines(text: str) -> list[str]:

@@ -11,6 +11,7 @@ OPTIONS = "OUTRIDER_OPTIONS"
 REFUSED = {
     "checkpoint": "Grid Engine signals no job: leave checkpoint out",
     "grace": "Grid Engine signals no job: leave grace out",
+    "role": "a job in a machine has one node here, and so no roles: leave role out",
 }
 """Keys of other batch systems, and why they cannot be said here."""
 MOST_OPTIONS, MOST_CHARACTERS, MOST_MEMORY_MIB = 16, 4096, 1 << 24

@@ -49,10 +49,21 @@ local function is_file(text)
   return text:sub(-5):find("%.ya?ml$") ~= nil
 end
 
--- The statement of a workspace file, to be handed on in the comment, which slurmctld sees.
-local function of_workspace(path, is_reserved)
+local OF_MACHINES = {
+  run = true, boot = true, scratch = true, ["disk-rate"] = true, ["network-rate"] = true, lease = true, preemptible = true,
+}
+
+-- The statement of a workspace file, to be handed on in the comment, which slurmctld sees. Whether and how the job
+-- runs in machines no such file says: that is in the script's own lines.
+local function of_workspace(path, is_reserved, script)
   local text = beginning(path)
-  if text then return of_file(path, text, is_reserved) end
+  if text then
+    local found, own = of_file(path, text, is_reserved), script and metadata.of_script(script)
+    for _, entry in ipairs(own and own.entries or {}) do
+      if OF_MACHINES[entry.key] then metadata.add(found, entry.at, entry.key, entry.value) end
+    end
+    return found
+  end
   local found = metadata.statement(path)
   metadata.blame(found, path .. ": cannot be read: name a workspace file that you can read, or an image")
   return found
@@ -76,6 +87,12 @@ local function of_environment(options)
   return metadata.of_variable(os.getenv(metadata.VARIABLE)), hides_environment(options)
 end
 
+-- What sbatch is given to run, or nil.
+local function script_of(options)
+  local is_listed, path = pcall(function() return options.argv[1] end)
+  return read(options, "wrap") or is_listed and type(path) == "string" and beginning(path) or nil
+end
+
 -- The statement that counts, in the same order as in slurmctld; and whether it has to be handed on.
 local function statement_of(options)
   local known, of_plugin = pcall(field, options, "spank")
@@ -83,18 +100,13 @@ local function statement_of(options)
   local option = known and of_plugin and read(of_plugin, "workspace")
   local comment = read(options, "comment")
   local by_comment = comment and metadata.of_comment(comment)
-  if option and is_file(option) and not by_comment then return of_workspace(option, read(options, "reservation") ~= nil), true end
+  local script = read(options, "type") == "sbatch" and script_of(options)
+  if option and is_file(option) and not by_comment then
+    return of_workspace(option, read(options, "reservation") ~= nil, script), true
+  end
   if option and not is_file(option) then return metadata.of_text(option, "--workspace") end
   if by_comment then return by_comment end
   if read(options, "type") ~= "sbatch" then return of_environment(options) end
-  local wrapped = read(options, "wrap")
-  if wrapped then
-    local by_script = metadata.of_script(wrapped)
-    if by_script then return by_script end
-    return of_environment(options)
-  end
-  local is_listed, path = pcall(function() return options.argv[1] end)
-  local script = is_listed and type(path) == "string" and beginning(path)
   local by_script = script and metadata.of_script(script)
   if by_script then return by_script end
   return of_environment(options)

@@ -1,4 +1,4 @@
--- A workspace file, as far as a job in a queue is made of it: its image and name, and of its deployment
+-- A workspace file, as far as a job in a queue is made of it: its image, name and roles, and of its deployment
 -- options, finish_by and value. How many nodes and for how long says the command itself.
 --
 -- Loaded by outrider_cli.lua inside sbatch, srun and salloc. No reader of YAML: mappings below one another or
@@ -200,11 +200,60 @@ local function hand_on(found, deployment)
   end
 end
 
+local OF_ROLE = { name = true, hosts = true, cpus = true, memory = true }
+local NOT_OF_ROLE = {
+  addresses = "machines of a job have 10.211.0.1 and on, in the order of their roles",
+  files = "machines of a job have the files of its working folder",
+  user_data = "name a file of the working folder in a line of the script, #OUTRIDER role: NAME user-data=FILE",
+  image = "all machines of a job have the workspace's",
+  gpus = "machines have none",
+}
+
+-- The line of a job that a role of the file is; nil and what is wrong.
+local function line_of_role(role)
+  for key, value in pairs(role) do
+    if NOT_OF_ROLE[key] then return nil, key .. ": " .. NOT_OF_ROLE[key] .. ": leave it out" end
+    if not OF_ROLE[key] or type(value) ~= "string" then return nil, shown(key) .. " is not known in a role of a job's file" end
+  end
+  local words = { role.name or "" }
+  if role.hosts then words[#words + 1] = "hosts=" .. role.hosts:gsub("%s", "") end
+  if role.cpus then words[#words + 1] = "cpus=" .. role.cpus end
+  local amount = role.memory and mebibytes_of(role.memory)
+  if role.memory and not amount then
+    return nil, "memory: " .. shown(role.memory) .. " is not read: write one like 512MiB or 16GiB"
+  end
+  if amount then words[#words + 1] = string.format("memory=%dMiB", amount) end
+  return table.concat(words, " ")
+end
+
+-- One line below `roles:`; what is wrong is kept with the list. What stands deeper belongs to a key that is refused.
+local function add_of_roles(roles, at, depth, line)
+  local is_item = line:find("^ *%-%s") ~= nil
+  roles.depth = roles.depth or depth
+  if is_item and depth > roles.depth or roles.wrong then return end
+  local why = add_listed(roles, depth, line)
+  local last = roles[#roles]
+  if last then last.at = last.at or at end
+  if why and not (last and (last.values.files or last.values.user_data or last.values.addresses)) then
+    roles.wrong = { at = at, why = why }
+  end
+end
+
+local function hand_on_roles(found, roles)
+  if roles.wrong then metadata.blame(found, roles.wrong.at .. ": roles: " .. roles.wrong.why) return end
+  for number, each in ipairs(roles) do
+    local line, why = line_of_role(each.values)
+    if line then metadata.add(found, each.at, "role", line)
+    else metadata.blame(found, string.format("%s: role %d: %s", each.at, number, why)) end
+  end
+end
+
 -- The statement in a workspace file. A job in a reservation has its size from that, and its image alone counts.
 return function(path, text, is_reserved)
   local found = metadata.statement(path)
   local number, section, section_indent, keys_indent = 0, nil, nil, nil
   local deployment = { options = {}, at = {}, has = {}, said = {} }
+  local roles, in_roles = {}, false
   for line in (text .. "\n"):gmatch("([^\n]*)\n") do
     number = number + 1
     if #line > metadata.limits.line then
@@ -222,8 +271,15 @@ return function(path, text, is_reserved)
           metadata.blame(found, at .. ": " .. inner .. " is not read here: write each key of the deployment in its own line")
         end
       end
+    elseif section == "metadata" and in_roles and line:find("%S") and not line:find("^%s*#")
+      and (#line:match("^ *") > keys_indent or line:find("^ *%-%s")) then
+      add_of_roles(roles, at, #line:match("^ *"), line)
     elseif key and section == "metadata" then
       keys_indent = keys_indent or indent
+      in_roles = key == "roles" and indent == keys_indent
+      if in_roles and metadata.value_of(value) ~= "" then
+        roles.wrong = { at = at, why = "they are not read: write each behind a hyphen, in lines of its own" }
+      end
       if indent == keys_indent then
         section_indent = nil
         if key == "name" then metadata.add(found, at, "name", metadata.value_of(value)) end
@@ -243,6 +299,7 @@ return function(path, text, is_reserved)
       add_of_deployment(deployment, at, depth, line)
     end
   end
+  hand_on_roles(found, roles)
   if #found.entries == 0 then
     metadata.blame(found, path .. ": no image is found in it: outrider check " .. path .. " says what is wrong")
   end

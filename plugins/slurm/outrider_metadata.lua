@@ -36,8 +36,9 @@ metadata.STOP = "outrider-hold=priority" -- in front of a comment: the client as
 
 local KEYS = {
   "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
-  "grace", "option", "finish-by", "value", "scratch", "disk-rate", "network-rate", "lease",
+  "grace", "option", "finish-by", "value", "scratch", "disk-rate", "network-rate", "lease", "role",
 }
+local SEVERAL = { option = true, role = true } -- keys that may stand in more than one line
 local SIGNALS = { USR1 = true, USR2 = true, INT = true, HUP = true, TERM = true }
 local GRACE_UNITS = { s = true, m = true, min = true, h = true }
 local FORMATS = {
@@ -228,8 +229,9 @@ function metadata.add(statement, at, key, value)
 end
 
 local checks = {}
-metadata.options =
-  dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") .. "outrider_options.lua")(shown, checks)
+local folder = debug.getinfo(1, "S").source:match("^@(.*/)") or ""
+metadata.options = dofile(folder .. "outrider_options.lua")(shown, checks)
+metadata.roles = dofile(folder .. "outrider_roles.lua")(shown, metadata.options.memory_of)
 
 -- The same as the service takes for a URI, in fewer bytes.
 function checks.image(value)
@@ -350,6 +352,10 @@ function checks.option(value)
   return wrong
 end
 
+function checks.role(value)
+  return select(2, metadata.roles.of(value))
+end
+
 checks["finish-by"] = function(value)
   if not metadata.options.instant_of(value, 0) then
     return shown(value) .. " is not a time: write now+3h, 18:00, 2026-01-31T14:00 or 2026-01-31T14:00:00Z"
@@ -368,9 +374,13 @@ local function contradiction(values)
     return "preemptible is suspend, and only a job in a virtual machine can be suspended: write run: vm, too, "
       .. "or preemptible: requeue"
   end
-  for _, key in ipairs({ "boot", "scratch", "disk-rate", "network-rate", "lease" }) do
-    if values[key] and not values.run then return key .. " says nothing without run: vm" end
+  for _, key in ipairs({ "boot", "scratch", "disk-rate", "network-rate", "lease", "role" }) do
+    if values[key] and not values.run then
+      return key .. " says nothing without run: vm: write that in a line of the script, or leave " .. key .. " out"
+    end
   end
+  why = values.role and metadata.roles.contradiction(values.role)
+  if why then return why end
   if values.run and values.format and values.format ~= "qcow2" and values.format ~= "raw" then
     return "format is " .. values.format .. ", and a machine has disks: write qcow2 or raw"
   end
@@ -398,7 +408,7 @@ function metadata.checked(statement)
     local wrong
     if not check then
       wrong = "there is no such key; known are " .. table.concat(KEYS, ", ")
-    elseif values[entry.key] and entry.key ~= "option" then
+    elseif values[entry.key] and not SEVERAL[entry.key] then
       wrong = "is given twice: keep one"
     else
       wrong = check(entry.value)
@@ -407,9 +417,9 @@ function metadata.checked(statement)
       local key = check and entry.key or shown(entry.key)
       metadata.blame(statement, entry.at .. ": " .. key .. ": " .. wrong)
     end
-    if entry.key == "option" then
-      values.option = values.option or {}
-      values.option[#values.option + 1] = entry.value
+    if SEVERAL[entry.key] then
+      values[entry.key] = values[entry.key] or {}
+      table.insert(values[entry.key], entry.value)
     elseif entry.key == "finish-by" and not wrong then
       values[entry.key] = metadata.options.instant(metadata.options.instant_of(entry.value, os.time()))
     else

@@ -15,7 +15,7 @@ for _, key in ipairs(KEYS) do IS_KEY[key] = true end
 local MIB = { M = 1, MiB = 1, MB = 1, G = 1024, GiB = 1024, GB = 1024 }
 
 -- The memory of a node in MiB; nil and what is wrong.
-local function memory_of(text)
+function options.memory_of(text)
   local amount, unit = text:match("^([1-9][0-9]*)([A-Za-z]+)$")
   local factor = MIB[unit or ""]
   if not amount or #amount > 9 or not factor or tonumber(amount) * factor > MOST_MEMORY_MIB then
@@ -58,7 +58,7 @@ function options.of(value)
     return nil, shown(found.time) .. " is not a time: write minutes, or one like 90m or 2h"
   end
   local memory
-  if found.memory then memory, wrong = memory_of(found.memory) end
+  if found.memory then memory, wrong = options.memory_of(found.memory) end
   for _, key in ipairs({ "image", "digest" }) do wrong = wrong or found[key] and checks[key](found[key]) end
   if found.digest and not found.image then wrong = wrong or "digest says nothing without image" end
   if wrong then return nil, wrong end

@@ -8,7 +8,8 @@
 -- this code fails; a job that does is refused with a sentence when it cannot be managed.
 -- What a statement may say is outrider_metadata.lua's; when a job starts is the service's.
 
-local metadata = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") .. "outrider_metadata.lua")
+local folder = debug.getinfo(1, "S").source:match("^@(.*/)") or ""
+local metadata = dofile(folder .. "outrider_metadata.lua")
 
 local HELD_S = 365 * 86400
 local MARK = '{"outrider":'
@@ -21,10 +22,6 @@ local MOST_SPANK_VARIABLES = 256
 local MOST_NOTE_BYTES = 65536
 local MOST_NAME_BYTES = 255
 local WAKE = "/run/outrider/wake"
-local MACHINE = "/usr/lib/outrider/machine"
-local MACHINE_MIB = 256 -- what QEMU takes beside its guest's memory
-local LEAST_MACHINE_MIB, MOST_MACHINE_MIB = 32, 2 ^ 24
-local SIGUSR1 = 10
 local OPTIONS = "OUTRIDER_OPTIONS" -- of the environment: the nodes of each option, in order
 local QUEUES = "/etc/outrider/queues"
 local MOST_QUEUES_BYTES = 8192
@@ -50,6 +47,8 @@ local function read(record, name)
   local is_read, value = pcall(field, record, name)
   if is_read then return value end
 end
+
+local machines = dofile(folder .. "outrider_machines.lua")(metadata, read, NO_VALUES)
 
 -- What the SPANK option --workspace= was given, or nil.
 local function option_of(job_desc)
@@ -140,42 +139,6 @@ local function unyielding(job_desc, is_held)
   if read(job_desc, "requeue") == 0 then
     return "preemptible and --no-requeue contradict each other: leave one out"
   end
-end
-
--- Why a job cannot run in a virtual machine as it was submitted; nil if it can.
-local function no_machine(job_desc, values)
-  if outrider_machines == false then return "run: vm: this site has no virtual machines for jobs: leave it out" end
-  if not read(job_desc, "script") then
-    return "run: vm: only a job with a script can run in a machine: use sbatch, or leave it out"
-  end
-  local most, nodes = read(job_desc, "max_nodes"), read(job_desc, "min_nodes")
-  local has_several = type(most) == "number" and not NO_VALUES[most] and most > 1
-    or type(nodes) == "number" and not NO_VALUES[nodes] and nodes > 1
-  if values["network-rate"] and not has_several then
-    return "network-rate: the machine of a job of one node has no network: leave it out"
-  end
-  local memory = read(job_desc, "min_mem_per_node")
-  if type(memory) ~= "number" or memory < LEAST_MACHINE_MIB or memory > MOST_MACHINE_MIB then
-    return string.format("run: vm: say how much memory the machine has: write --mem, %d MB or more",
-      LEAST_MACHINE_MIB)
-  end
-  if read(job_desc, "warn_signal") == SIGUSR1 then
-    return "run: vm: --signal=USR1 would suspend the machine: choose another signal"
-  end
-end
-
--- What the job is given beside its machine's memory, and the script's new first line: the program that
--- runs the script in a machine. The memory that its user has asked for is the guest's.
-local function give_machine(job_desc, values)
-  local memory = read(job_desc, "min_mem_per_node")
-  local options = string.format("run=vm,memory=%d", memory)
-  if values.boot then options = options .. ",boot=" .. values.boot end
-  for key, name in pairs({ scratch = "scratch", ["disk-rate"] = "disk", ["network-rate"] = "network" }) do
-    if values[key] then options = options .. string.format(",%s=%.0f", name, metadata.bytes(values[key])) end
-  end
-  if values.lease then options = options .. ",lease=" .. values.lease end
-  job_desc.min_mem_per_node = memory + MACHINE_MIB
-  job_desc.script = "#!" .. MACHINE .. " " .. options .. "\n" .. job_desc.script
 end
 
 -- Why a job cannot have several sizes as it was submitted; nil if it can.
@@ -286,12 +249,12 @@ local function manage(job_desc, statement)
   local why = #faults == 0 and (obstacle(job_desc, is_held)
     or values.preemptible and values.preemptible ~= "no" and unyielding(job_desc, is_held)
     or values.option and no_sizes(job_desc, is_held)
-    or values.run and no_machine(job_desc, values))
+    or values.run and machines.obstacle(job_desc, values))
   if why then faults[1] = why end
   for _, fault in ipairs(faults) do tell(fault) end
   if #faults > 0 then return slurm.ERROR end
 
-  if values.run then give_machine(job_desc, values) end
+  if values.run then machines.give(job_desc, values) end
   local deadline_s = read(job_desc, "deadline")
   if not values["finish-by"] and type(deadline_s) == "number" and not NO_VALUES[deadline_s] then
     values["finish-by"] = metadata.options.instant(deadline_s)

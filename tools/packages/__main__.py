@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import tarfile
@@ -85,10 +86,9 @@ def main() -> int:
     target = tree.ROOT / "build/packages"
     version = debian_version(options.version or outrider.__version__)
     epoch_s = commit_s()
-    kept = target / "wheels"
-    if not (kept / "requirements.txt").exists():
-        shutil.rmtree(kept, ignore_errors=True)
-        wheels.fetched(tree.ROOT, kept)
+    # The same sources make the same wheel, and so the same hash.
+    os.environ["SOURCE_DATE_EPOCH"] = str(epoch_s)
+    kept = wheels.fetched(tree.ROOT, target / "wheels")
     makers: list[tuple[DebianPackage, Callable[[Path], None]]] = [
         (HEAD, lambda root: tree.head(root, kept)),
         (NODE, tree.node),
@@ -103,7 +103,7 @@ def main() -> int:
         print(debian.built(package, root, version, epoch_s, target))
     archive = target / f"outrider-{version}-wheels.tar"
     with tarfile.open(archive, "w") as tar:
-        for path in sorted(kept.iterdir()):
+        for path in (*sorted(kept.glob("*.whl")), kept / "requirements.txt"):
             tar.add(path, f"outrider-{version}/{path.name}")
     print(archive)
     if not options.without_rpm:

@@ -33,7 +33,9 @@ class DebianPackage:
     overrides: tuple[str, ...] = ()
 
 
-def built(package: DebianPackage, tree: Path, version: str, epoch_s: int, target: Path) -> Path:
+def built(
+    package: DebianPackage, tree: Path, version: str, epoch_s: int, target: Path, compression: str = "xz"
+) -> Path:
     """The package as a file. The same tree makes the same bytes."""
     _documents(package, tree, version, epoch_s)
     control = tree / "DEBIAN"
@@ -53,7 +55,7 @@ def built(package: DebianPackage, tree: Path, version: str, epoch_s: int, target
         if path.is_dir() and not path.is_symlink():
             path.chmod(0o755)
     file = target / f"{package.name}_{version}_{package.architecture}.deb"
-    command = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(tree), str(file)]
+    command = ["dpkg-deb", "--root-owner-group", f"-Z{compression}", "--build", str(tree), str(file)]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch_s)}
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
     return file

@@ -15,6 +15,8 @@ UNITS = ROOT / "outrider/service/daemon/units"
 NODE_UNITS = ROOT / "cachemgr/daemon/units"
 HEAD = "usr/lib/outrider/head"
 """The head's own environment: an interpreter of the system's, and libraries that Debian has too old."""
+HEAD_PAGES = ("outrider.1", "outrider-policies.5", "outrider-workspace.5", "outriderd.8", "outriderd.yaml.5")
+NODE_PAGES = ("cachemgr.8", "cachemgr.conf.5")
 PROGRAMS = {"outrider": "outrider.cli.main", "outriderd": "outrider.service.daemon.main"}
 _SCRIPT = """#!/{head}/bin/python3 -P
 import sys
@@ -47,14 +49,19 @@ def head(root: Path, wheels: Path, python: str = "python3") -> None:
     for name, module in PROGRAMS.items():
         write(programs / name, _SCRIPT.format(head=HEAD, module=module), 0o755)
         (folder(root, "usr/bin") / name).symlink_to(f"../lib/outrider/head/bin/{name}")
+    write(root / "usr/share/doc/outrider/bundled.txt", (wheels / "requirements.txt").read_text())
+    beside_head(root)
+
+
+def beside_head(root: Path) -> None:
+    """What is around the programs: unit, users, folders, examples, manual pages, completions."""
     unit = (UNITS / "outriderd.service").read_text().replace("man:systemd.service(5)", "man:outriderd(8)")
     write(root / "usr/lib/systemd/system/outriderd.service", unit)
     _system_files(root, UNITS, "outriderd", "outriderd")
     for example in ("outriderd.yaml", "outriderd.example.yaml"):
         write(root / "usr/share/doc/outrider/examples" / example, (UNITS / example).read_text())
-    write(root / "usr/share/doc/outrider/bundled.txt", (wheels / "requirements.txt").read_text())
-    _manual(root, "outrider.1")
-    _manual(root, "outriderd.8")
+    for page in HEAD_PAGES:
+        _manual(root, page)
     _completions(root, "outrider", "outrider.cli.main")
 
 
@@ -74,8 +81,9 @@ def node(root: Path) -> None:
     _system_files(root, NODE_UNITS, "outrider", "cachemgr")
     example = (NODE_UNITS / "cachemgr.conf").read_text()
     write(root / "usr/share/doc/outrider-node/examples/cachemgr.conf", example)
-    _manual(root, "cachemgr.8")
-    _completions(root, "cachemgr", "cachemgr.cli.main")
+    for page in NODE_PAGES:
+        _manual(root, page)
+    _completions(root, "cachemgr", "cachemgr")
 
 
 def slurm(root: Path) -> None:
@@ -126,6 +134,8 @@ def _completions(root: Path, name: str, module: str) -> None:
     for shell, place in places.items():
         command = [sys.executable, "-m", module, "completion", shell]
         said = subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
+        if not said:
+            raise RuntimeError(f"{name} completion {shell} says nothing")
         write(root / place, said)
 
 

@@ -9,19 +9,38 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from testbed.wheel import built
+
 PYTHONS = ("3.11", "3.13")
 """Of Debian 12 and RHEL 9, and of Debian 13."""
-EXTRAS = "service,deploy"
+EXTRAS = "service,deploy,postgresql"
 PLATFORM = "manylinux_2_28_x86_64"
 OLDER = ("manylinux_2_17_x86_64", "manylinux2014_x86_64")
 
 
 def fetched(root: Path, folder: Path) -> Path:
-    """Outrider's own wheel and all that it needs, in a folder with `requirements.txt`."""
+    """Outrider's own wheel and all that it needs, in a folder with `requirements.txt`.
+
+    Others' wheels are kept from one call to the next until what is needed changes; our own is made anew.
+    """
+    wanted = f"{(root / 'setup.cfg').read_text()}{PYTHONS}{EXTRAS}{PLATFORM}"
+    stamp, needed = folder / ".needed", hashlib.sha256(wanted.encode()).hexdigest()
+    is_there = stamp.exists() and stamp.read_text() == needed
+    if not is_there:
+        shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
-    pip("wheel", "--no-deps", "--wheel-dir", str(folder), str(root))
-    own = next(folder.glob("outrider-*.whl"))
-    first = ""
+    for old in folder.glob("outrider-*.whl"):
+        old.unlink()
+    built(folder, root)
+    if not is_there:
+        _download(folder)
+        stamp.write_text(needed)
+    (folder / "requirements.txt").write_text(requirements(folder))
+    return folder
+
+
+def _download(folder: Path) -> None:
+    own, first = next(folder.glob("outrider-*.whl")), ""
     for python in PYTHONS:
         platforms = [f"--platform={each}" for each in (PLATFORM, *OLDER)]
         asked = ["--only-binary=:all:", f"--python-version={python}", "--implementation=cp", *platforms]
@@ -31,9 +50,7 @@ def fetched(root: Path, folder: Path) -> Path:
         if not first:
             first = str(folder / "constraints.txt")
             Path(first).write_text("".join(f"{each}\n" for each in sorted(versions(folder))))
-    (folder / "requirements.txt").write_text(requirements(folder))
     (folder / "constraints.txt").unlink()
-    return folder
 
 
 def versions(folder: Path) -> set[str]:

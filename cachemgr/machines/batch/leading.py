@@ -45,18 +45,18 @@ AGREE_S = 900.0
 """So long the others have to save their machines, or to read them again."""
 LOOK_S = 0.2
 TOKEN_BYTES = 16
-NAME = "vm"
 KEYS_S = 20
 MOST_KEY_BYTES = 65_536
 MOST_REASON = 300
 
 
-def first_place(count: int, folder: str) -> ClusterPlace:
-    """That of the first machine of a job; they are called vm1, vm2 and so on. The keys are made in a folder
-    that is this user's alone."""
-    if count > MOST_INSTANCES:
-        raise BadRequest(f"a job has at most {MOST_INSTANCES} machines, not {count}: ask for fewer nodes")
-    return places([f"{NAME}{number}" for number in range(1, count + 1)], _made_keys(folder))[0]
+def first_place(names: Sequence[str], folder: str) -> ClusterPlace:
+    """That of the first machine of a job. The keys are made in a folder that is this user's alone."""
+    if len(names) > MOST_INSTANCES:
+        raise BadRequest(
+            f"a job has at most {MOST_INSTANCES} machines, not {len(names)}: ask for fewer nodes"
+        )
+    return places(names, _made_keys(folder))[0]
 
 
 def _made_keys(folder: str) -> tuple[str, str]:
@@ -83,13 +83,14 @@ class OtherMachines(Companions):
         self,
         machine: Machine,
         argv: Sequence[str],
-        count: int,
+        names: Sequence[str],
         wanted: dict[str, object],
         rate_bytes_per_s: int | None = None,
     ) -> None:
         machine.make_folder()
         self._machine = machine
-        key = secrets.token_bytes(KEY_BYTES)
+        key, count = secrets.token_bytes(KEY_BYTES), len(names)
+        self._names = names
         self._switch = SwitchProcess(
             SwitchPlan(machine.folder, key, 0, count, rate_bytes_per_s=rate_bytes_per_s), machine.site.clock
         )
@@ -105,7 +106,7 @@ class OtherMachines(Companions):
         assert self._step.stdin is not None
         assert self._step.stdout is not None
         self._said = LinesIn(self._step.stdout.fileno())
-        self._tell({**wanted, "key": key.hex(), "count": count, "port": self._switch.port})
+        self._tell({**wanted, "names": names, "key": key.hex(), "port": self._switch.port})
 
     def look(self) -> MachineStatus | None:
         self._hear()
@@ -153,7 +154,7 @@ class OtherMachines(Companions):
             if self._loss:
                 raise CacheError(self._loss)
             if clock.monotonic_s() >= until_s:
-                late = ", ".join(f"{NAME}{number + 1}" for number in sorted(left))
+                late = ", ".join(self._names[number] for number in sorted(left))
                 raise CacheError(f"not {state} after {AGREE_S:.0f} s: {late}")
 
     def _hear(self, wait_s: float = 0) -> list[dict[str, object]]:

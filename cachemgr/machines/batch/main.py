@@ -22,6 +22,7 @@ import re
 import stat
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 
 from cachemgr.base.disk import RealDisk, replace_file
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
@@ -43,7 +44,7 @@ from cachemgr.machines.batch.moving import (
     remove_arrivals,
     step,
 )
-from cachemgr.machines.batch.options import PREFIX, WrapperOptions, understood
+from cachemgr.machines.batch.options import JobInstance, WrapperOptions, read_script, understood
 from cachemgr.machines.batch.remains import DISK, continued, end_machine, remove_machine
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
@@ -109,6 +110,7 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
     if ended is not None and job.attempt > 0:
         return ended
     image = base_image(site.disk, environment.get("OUTRIDER_IMAGE", ""))
+    instances, text = read_script(_read(script), options, job.nodes)
     record = continued(machine, job, image)
     wish, token = (None, "") if record is None else (record.wish, record.together)
     if wish is None:
@@ -119,9 +121,9 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
                 return job.elsewhere_status
             return _given_back(job, site, caught)
         _remove_forgotten(machine, job)
-        text = INTERACTIVE if options.is_interactive else _script(script)
-        wish = _wish(job, options, image, text, rest, environment)
-    others = _others(machine, job, options, wish, token)
+        text = INTERACTIVE if options.is_interactive else text
+        wish = _wish(job, options, instances, image, text, rest, environment)
+    others = _others(machine, job, options, instances, wish, token)
     try:
         status = run(machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove, others=others)
     finally:
@@ -146,7 +148,12 @@ def _member(environment: Mapping[str, str], site: MachineSite) -> int:
 
 
 def _others(
-    machine: Machine, job: BatchJob, options: WrapperOptions, wish: MachineWish, token: str
+    machine: Machine,
+    job: BatchJob,
+    options: WrapperOptions,
+    instances: Sequence[JobInstance],
+    wish: MachineWish,
+    token: str,
 ) -> OtherMachines | None:
     """The job's other machines, begun, or those that were suspended with the first one's token; None if it
     has no other."""
@@ -158,7 +165,7 @@ def _others(
             "nodes: it has to continue on the nodes to which its machines were brought"
         )
     wanted: dict[str, object] = {
-        "names": wish.cluster.names,
+        "instances": [asdict(each) for each in instances],
         "addresses": wish.cluster.addresses,
         "keys": [wish.cluster.private_key, wish.cluster.public_key],
         "options": options.text,
@@ -167,7 +174,7 @@ def _others(
         "node": os.uname().nodename,
     }
     argv = [*job.others_step, OWN_PROGRAM, MEMBER]
-    return OtherMachines(machine, argv, wish.cluster.count, wanted, options.network_rate_bytes_per_s)
+    return OtherMachines(machine, argv, wish.cluster.names, wanted, options.network_rate_bytes_per_s)
 
 
 def tidy(key: str, site: MachineSite) -> int:
@@ -265,14 +272,15 @@ def _key(text: str) -> str:
 def _wish(
     job: BatchJob,
     options: WrapperOptions,
+    instances: Sequence[JobInstance],
     image: BaseImage,
     script: str,
     arguments: Sequence[str],
     environment: Mapping[str, str],
 ) -> MachineWish:
     boot: BootFiles = boot_files(options.boot)
-    has_network = job.nodes > 1 or options.is_interactive
-    folder = os.getcwd()
+    has_network = job.nodes > 1 or options.is_interactive or options.roles > 0
+    folder, first = os.getcwd(), instances[0]
     variables = sorted(
         (name, value) for name, value in environment.items() if NOT_FOR_GUESTS.fullmatch(name) is None
     )
@@ -281,8 +289,8 @@ def _wish(
     own = tuple(sorted(filter(None, {_below(folder, number) for number in (1, 2)})))
     return MachineWish(
         name=f"job-{job.key}",
-        memory_bytes=options.memory_bytes,
-        cpus=job.cpus,
+        memory_bytes=first.memory_bytes,
+        cpus=first.cpus or job.cpus,
         disks=(
             MachineDisk(DISK, path=image.path, format=image.format, digest=image.digest or None),
             *options.scratch,
@@ -299,7 +307,10 @@ def _wish(
             left_out=own,
             waits=job.nodes > 1,
         ),
-        cluster=first_place(job.nodes, os.path.dirname(_folder(job.key))) if has_network else None,
+        context=first.context(folder),
+        cluster=first_place([each.name for each in instances], os.path.dirname(_folder(job.key)))
+        if has_network
+        else None,
     )
 
 
@@ -313,15 +324,13 @@ def _below(folder: str, number: int) -> str:
     return ""
 
 
-def _script(path: str) -> str:
-    """The user's own script, without the line above it."""
+def _read(path: str) -> str:
+    """The script, with the lines that the submit filter has put above it."""
     with open(path, "rb") as file:
         data = file.read(MOST_SCRIPT_BYTES + 1)
     if len(data) > MOST_SCRIPT_BYTES:
         raise BadRequest(f"the script has more than {MOST_SCRIPT_BYTES} bytes")
-    first, _, rest = data.partition(b"\n")
-    text = (rest if first.startswith(b"#!") and PREFIX.encode() in first else data).decode(errors="replace")
-    return text if text.startswith("#!") else f"#!/bin/sh\n{text}"
+    return data.decode(errors="replace")
 
 
 def _given_back(job: BatchJob, site: MachineSite, caught: CaughtSignals) -> int:

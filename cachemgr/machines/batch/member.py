@@ -29,7 +29,7 @@ from cachemgr.machines.batch.leading import (
     SUSPEND,
 )
 from cachemgr.machines.batch.lines import LinesIn, write_line
-from cachemgr.machines.batch.options import read_options
+from cachemgr.machines.batch.options import JobInstance, read_options
 from cachemgr.machines.batch.remains import continued, end_machine
 from cachemgr.machines.guest import channel
 from cachemgr.machines.network.place import ClusterPlace
@@ -80,7 +80,7 @@ def member(machine: Machine, job: BatchJob, environment: Mapping[str, str]) -> i
                 folder=machine.folder,
                 key=bytes.fromhex(str(wanted["key"])),
                 number=number,
-                count=_whole(wanted, "count"),
+                count=len(_texts(wanted, "names")),
                 first=(first, _whole(wanted, "port")),
                 rate_bytes_per_s=options.network_rate_bytes_per_s,
             ),
@@ -185,7 +185,7 @@ def _lost(number: int, why: str) -> int:
 def _wish(
     job: BatchJob, options: WrapperOptions, image: BaseImage, wanted: Mapping[str, object]
 ) -> MachineWish:
-    folder = str(wanted["folder"])
+    folder, own = str(wanted["folder"]), _instance(wanted, job.member)
     if os.path.realpath(os.getcwd()) != os.path.realpath(folder):
         raise BadRequest(
             f"the job's working folder {folder} is not there on this node: all nodes have to have it"
@@ -196,8 +196,8 @@ def _wish(
     )
     return MachineWish(
         name=f"job-{job.key}-{place.name}",
-        memory_bytes=options.memory_bytes,
-        cpus=job.cpus,
+        memory_bytes=own.memory_bytes,
+        cpus=own.cpus or job.cpus,
         disks=(
             MachineDisk("root", path=image.path, format=image.format, digest=image.digest or None),
             *options.scratch,
@@ -206,9 +206,17 @@ def _wish(
         kernel=boot.kernel,
         initrd=boot.initrd,
         append=boot.append,
+        context=own.context(folder),
         cluster=place,
         job=MachineJob(script=SCRIPT, folder=folder, brings_back=False),
     )
+
+
+def _instance(wanted: Mapping[str, object], number: int) -> JobInstance:
+    found = wanted["instances"]
+    if not isinstance(found, list) or number >= len(found):
+        raise BadRequest(f"there is no machine {number + 1} among those of the job")
+    return JobInstance(**found[number])
 
 
 def _texts(wanted: Mapping[str, object], key: str) -> tuple[str, ...]:

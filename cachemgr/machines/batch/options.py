@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from cachemgr.base.errors import BadRequest
+from cachemgr.instances.context import MOST_BYTES
 from cachemgr.machines.wish import MIB, MachineDisk
 
 TYPE_CHECKING = False
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 PREFIX = "run=vm"
 INTERACTIVE = "interactive"
 SCRATCH = "scratch"
+ROLE = "#!role "
+"""Before a role in the script, as the submit filter writes it."""
+NAME = "vm"
+"""Machines of no role are called so, with a number behind it."""
 SECTOR = 512
 OPTION = re.compile(r"[a-z]{1,16}=[A-Za-z0-9._-]{1,64}")
 AMOUNT = re.compile(r"[1-9][0-9]{0,15}")
@@ -31,6 +36,8 @@ class WrapperOptions:
     disk_rate_bytes_per_s: int | None = None
     network_rate_bytes_per_s: int | None = None
     is_interactive: bool = False
+    roles: int = 0
+    """So many lines about roles stand below the first one of the script."""
 
     @property
     def scratch(self) -> tuple[MachineDisk, ...]:
@@ -68,7 +75,62 @@ def read_options(text: str) -> WrapperOptions:
         disk_rate_bytes_per_s=_amount(found, "disk"),
         network_rate_bytes_per_s=_amount(found, "network"),
         is_interactive=found.get("lease") == INTERACTIVE,
+        roles=_amount(found, "roles") or 0,
     )
+
+
+@dataclass(frozen=True)
+class JobInstance:
+    """One machine of a job that has several, or whose user has said what it is called."""
+
+    name: str
+    memory_bytes: int
+    cpus: int = 0
+    """As many as the job has on the node, if 0."""
+    user_data: str = ""
+    """The file of the working folder with what it is handed at its first boot."""
+
+    def context(self, folder: str) -> dict[str, object] | None:
+        """What it is told of itself beside its place among the others."""
+        if not self.user_data:
+            return None
+        path = f"{folder}/{self.user_data}"
+        try:
+            with open(path, encoding="utf-8") as file:
+                text = file.read(MOST_BYTES + 1)
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadRequest(f"the user data of {self.name}, {path}, cannot be read: {error}") from error
+        return {"hostname": self.name, "user_data": text}
+
+
+def read_script(text: str, options: WrapperOptions, count: int) -> tuple[list[JobInstance], str]:
+    """The machines of a job of so many nodes, and its user's own script, without the lines above it."""
+    first, _, rest = text.partition("\n")
+    text = rest if first.startswith("#!") and PREFIX in first else text
+    found: list[JobInstance] = []
+    for _ in range(options.roles):
+        line, _, text = text.partition("\n")
+        found += _role(line)
+    if found and len(found) != count:
+        raise BadRequest(
+            f"the roles have {len(found)} machines, and the job has {count} nodes: submit it again, without "
+            "a number of nodes"
+        )
+    if not found:
+        found = [JobInstance(f"{NAME}{number}", options.memory_bytes) for number in range(1, count + 1)]
+    return found, text if text.startswith("#!") else f"#!/bin/sh\n{text}"
+
+
+def _role(line: str) -> list[JobInstance]:
+    _, *parts = line[len(ROLE) :].split(" ")
+    said = dict(part.partition("=")[::2] for part in parts)
+    memory, cpus = said.get("memory", ""), said.get("cpus", "0")
+    if not line.startswith(ROLE) or not memory.isdigit() or not cpus.isdigit() or not said.get("hosts"):
+        raise _not_understood(line)
+    return [
+        JobInstance(host, int(memory) * MIB, int(cpus), said.get("user-data", ""))
+        for host in said["hosts"].split(",")
+    ]
 
 
 def _amount(found: Mapping[str, str], key: str) -> int | None:

@@ -19,6 +19,8 @@ from cachemgr.machines.qemu.monitor import connected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cachemgr.base.clock import Clock
     from cachemgr.base.disk import Disk
     from cachemgr.machines.network.place import ClusterPlace
@@ -90,7 +92,7 @@ def has_seed(wish: MachineWish) -> bool:
 def prepare(disk: Disk, folder: str, wish: MachineWish) -> None:
     """Make the disks of a new machine, and its outputs as empty files."""
     if wish.job is not None:
-        write(disk, f"{folder}/{JOB_DISK}", job_disk(wish.job, wish.cluster))
+        write(disk, f"{folder}/{JOB_DISK}", job_disk(wish.job, wish.cluster, wish.context))
         if wish.job.folder is not None:
             pack(disk, wish.job.folder, f"{folder}/{WORK_DISK}", but=folder, left_out=wish.job.left_out)
     if has_seed(wish):
@@ -107,7 +109,9 @@ def write(disk: Disk, path: str, data: bytes) -> None:
         handle.sync()
 
 
-def job_disk(job: MachineJob, cluster: ClusterPlace | None = None) -> bytes:
+def job_disk(
+    job: MachineJob, cluster: ClusterPlace | None = None, context: Mapping[str, object] | None = None
+) -> bytes:
     """The script, its environment and the program that runs it, as a disk that every kernel reads."""
     lines = []
     for name, value in job.environment:
@@ -123,6 +127,8 @@ def job_disk(job: MachineJob, cluster: ClusterPlace | None = None) -> bytes:
         # A shell cannot set these: the guest's words in the job's errors say so.
         "left-out": "".join(f"{name}\n" for name in left_out).encode(),
     }
+    if context is not None and "user_data" in context:
+        files["user-data"] = checked_context(context).user_data.encode()
     if job.folder is not None:
         files["folder"] = f"{job.folder}\n".encode()
     files.update({name: b"" for name, is_so in ((BACK, job.brings_back), (WAITS, job.waits)) if is_so})

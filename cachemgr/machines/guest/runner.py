@@ -120,6 +120,16 @@ if [ -f "$here/folder" ]; then
     folder=$(cat "$here/folder")
     { mkdir -p "$folder" && cd "$folder" && tar -xf "$(disk work)"; } 2>&5 || fails copying-in
 fi
+# What its user wants done at the first boot; cloud-init does that where it is.
+if [ -f "$here/user-data" ] && [ ! -d /run/cloud-init ]; then
+    cp "$here/user-data" "$own/user-data" && chmod 700 "$own/user-data"
+    case $(head -c 2 "$own/user-data") in
+    '#!') (. "$here/environment" && exec "$own/user-data") </dev/null >&4 2>&5 3>&- || fails user-data ;;
+    *)
+        echo "outrider: this guest has no cloud-init: its user data have to be a script" >&5
+        fails user-data ;;
+    esac
+fi
 while read -r name; do
     echo "outrider: the variable $name cannot be set in the guest" >&5
 done <"$here/left-out"

@@ -9,7 +9,7 @@ wanted most starts are ruled out by what is taken of all nodes together (see `to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import islice
 
 from outrider.core.nodes.free_runs import FreeRuns
@@ -18,6 +18,8 @@ from outrider.core.nodes.timeline import SiteTimeline, mask_of, numbers
 
 EDGES_COUNTED = 64
 """After so many starts in vain it is asked when there can be room at all."""
+EDGES_A_STEP = 512
+"""So many starts, of which each costs a look at a few nodes, are one step of a search."""
 STARTS_LISTED_S = 86_400
 """For so long at a time the starts of all nodes are listed."""
 VAST_PART = 4
@@ -116,6 +118,16 @@ class SlotSweep:
 
     def advance(self) -> int | None:
         """Move to the first start, from here on, with room for all; None if there is none."""
+        steps = self.steps()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                found: int | None = ended.value
+                return found
+
+    def steps(self) -> Generator[int, None, int | None]:
+        """The same a step at a time: before what is yielded there is no start."""
         is_listed = max(self._full.values()) <= MOST_LISTED
         from_s = self.start_s
         if not (is_listed and self._is_vast):
@@ -129,17 +141,21 @@ class SlotSweep:
                 return self.start_s if self._is_enough else None
             else:
                 from_s = self.start_s
+            yield from_s
         for first_s, last_s in self._timeline.chances(
             self._need, self._instances, self._duration_s, self._available, from_s
         ):
-            start_s = self._first_start(first_s, last_s) if is_listed else first_s
-            if start_s is None:
+            if is_listed:
+                start_s = yield from self._first_start(first_s, last_s)
+                if start_s is not None:
+                    return start_s
                 continue
-            if not is_listed:
-                self._move(start_s)
-            if not is_listed and not self._is_enough:
-                self._pass_edges(None)
-            return self.start_s if is_listed or self._is_enough else None
+            self._move(first_s)
+            while not self._is_enough:
+                if self._pass_edges(EDGES_A_STEP):
+                    return self.start_s if self._is_enough else None
+                yield self.start_s
+            return self.start_s
         return None
 
     @property
@@ -154,17 +170,19 @@ class SlotSweep:
     def _is_enough(self) -> bool:
         return self.total >= self._instances
 
-    def _pass_edges(self, most: int | None) -> bool:
+    def _pass_edges(self, most: int) -> bool:
         """Move from start to start until there is room for all, or so many were in vain. Whether it is
         over: there is room, or no start is left."""
+        passed = 0
         for start_s, ended, begun in islice(edges(self._timeline, self.start_s, self._duration_s), most):
+            passed += 1
             self.start_s = start_s
             self._recount(ended, begun)
             if self._is_enough:
                 return True
-        return most is None
+        return passed < most
 
-    def _first_start(self, from_s: int, to_s: int) -> int | None:
+    def _first_start(self, from_s: int, to_s: int) -> Generator[int, None, int | None]:
         """The first of these starts with room for all, where a node has room for a few instances."""
         while from_s <= to_s:
             last_s = min(to_s, from_s + STARTS_LISTED_S)
@@ -174,6 +192,7 @@ class SlotSweep:
             if found_s is not None:
                 return found_s
             from_s = last_s + 1
+            yield from_s
         return None
 
     def _first_listed(self, from_s: int, to_s: int) -> int | None:

@@ -25,9 +25,11 @@ class FreeRuns:
         from_s: int,
         to_s: int,
         until_s: int,
+        untouched: Iterable[int] = (),
     ) -> None:
+        """`untouched`: more nodes, of which nothing is taken before `until_s`."""
         self.from_s, self.to_s, self.until_s = from_s, to_s, until_s
-        found: dict[tuple[int, int], list[int]] = {}
+        found: dict[tuple[int, int], list[int]] = {(from_s, until_s): list(untouched)}
         for node in nodes:
             for run in rows[node].runs(need, from_s, to_s, until_s):
                 known = found.get(run)

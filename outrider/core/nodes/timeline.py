@@ -153,11 +153,20 @@ class SiteTimeline:
         something is reserved or released."""
         known = self._runs.get(need)
         if known is None or (known.from_s, known.to_s) != (from_s, to_s) or known.until_s < until_s:
-            large = (
-                nodes for capacity, nodes in self.by_capacity.items() if self.layout.fits(need, capacity)
+            large = 0
+            for capacity, nodes in self.by_capacity.items():
+                if self.layout.fits(need, capacity):
+                    large |= nodes
+            touched = self.touched(from_s, until_s)
+            known = FreeRuns(
+                self.rows,
+                numbers(large & touched),
+                need,
+                from_s=from_s,
+                to_s=to_s,
+                until_s=until_s,
+                untouched=numbers(large & ~touched),
             )
-            nodes = (node for mask in large for node in numbers(mask))
-            known = FreeRuns(self.rows, nodes, need, from_s=from_s, to_s=to_s, until_s=until_s)
             if len(self._runs) == MOST_RUNS:
                 self._runs.clear()
             self._runs[need] = known

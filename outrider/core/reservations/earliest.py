@@ -8,7 +8,7 @@ and plans for each in full, so what it names is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from outrider.core.images.pools import PlannedPool
 from outrider.core.links.schedule import without
@@ -38,6 +38,11 @@ def earliest_start(
     return None if later is None else later.start_s
 
 
+StartSearch = Generator[int, None, ReservationPlan | None]
+"""A search that may rest wherever it yields: no start before that instant would be accepted. It goes on only
+if nothing has changed; else another one begins there, and gets further with each step."""
+
+
 def plan_after(
     book: Book,
     workspace: Workspace,
@@ -48,14 +53,39 @@ def plan_after(
     until_s: int | None = None,
 ) -> ReservationPlan | None:
     """The plan of the first start, by `until_s`, after one that was refused after these attempts."""
+    return _finished(search_after(book, workspace, start_s, now_s, refusal, attempts, until_s))
+
+
+def search_from(
+    book: Book, workspace: Workspace, start_s: int, now_s: int, until_s: int | None = None
+) -> StartSearch:
+    """The plan of the first start from this one on, by `until_s`, looked for a step at a time."""
+    attempts: list[Attempt] = []
+    answer = plan_at(book, workspace, start_s, now_s, attempts=attempts)
+    if isinstance(answer, ReservationPlan):
+        return answer
+    return (yield from search_after(book, workspace, start_s, now_s, answer, attempts, until_s))
+
+
+def search_after(
+    book: Book,
+    workspace: Workspace,
+    start_s: int,
+    now_s: int,
+    refusal: Refusal,
+    attempts: list[Attempt],
+    until_s: int | None = None,
+) -> StartSearch:
+    """The same after one that was refused after these attempts."""
     for _ in range(MOST_STARTS_TRIED):
         among = None
         if refusal.cause is Cause.SLOTS:
-            following, among = _slots_free(book, workspace, start_s)
+            following, among = yield from _slots_free(book, workspace, start_s)
         else:
             following = _next_change(book, workspace, start_s, now_s, attempts)
         if following is None or (until_s is not None and following > until_s):
             return None
+        yield following
         start_s, attempts = following, []
         answer = plan_at(book, workspace, start_s, now_s, among=among, attempts=attempts)
         if isinstance(answer, ReservationPlan):
@@ -64,7 +94,18 @@ def plan_after(
     return None
 
 
-def _slots_free(book: Book, workspace: Workspace, after_s: int) -> tuple[int | None, int]:
+def _finished(search: StartSearch) -> ReservationPlan | None:
+    while True:
+        try:
+            next(search)
+        except StopIteration as ended:
+            found: ReservationPlan | None = ended.value
+            return found
+
+
+def _slots_free(
+    book: Book, workspace: Workspace, after_s: int
+) -> Generator[int, None, tuple[int | None, int]]:
     """The first start after `after_s` with room for all instances, and a mask of where there is any."""
     sweep = SlotSweep(
         book.timeline,
@@ -75,7 +116,7 @@ def _slots_free(book: Book, workspace: Workspace, after_s: int) -> tuple[int | N
         available=book.available,
         most_per_node=workspace.most_per_node,
     )
-    following = sweep.advance()
+    following = yield from sweep.steps()
     return following, 0 if following is None else sweep.roomy()
 
 

@@ -144,7 +144,7 @@ def _option(text: str) -> JobOption:
         nodes=int(found["nodes"]),
         limit_s=_limit_s(found["time"]),
         cpus=int(found.get("cpus", "0")),
-        memory_mib=_memory_mib(found["memory"]) if "memory" in found else 0,
+        memory_mib=read_memory_mib(found["memory"]) if "memory" in found else 0,
         image=read_uri(found["image"]) if "image" in found else "",
         digest=found.get("digest", ""),
     )
@@ -157,7 +157,8 @@ def _limit_s(text: str) -> int:
     return int(time[1]) * (_HOUR_S if time[2] == "h" else _MINUTE_S)
 
 
-def _memory_mib(text: str) -> int:
+def read_memory_mib(text: str) -> int:
+    """The memory of a node, in MiB. Raises TextError."""
     memory = _MEMORY.fullmatch(text)
     amount = int(memory[1]) * _MIB[memory[2]] if memory is not None else 0
     if not 1 <= amount <= MOST_MEMORY_MIB:

@@ -79,6 +79,8 @@ echo over
 class SeveralMachines(StandIn):
     """A job of so many machines whose program goes around them until it has counted to `last`."""
 
+    options = "run=vm,memory=96,boot=test"
+
     def __init__(self, engine: Engine, linux: LinuxGuest, count: int, last: int) -> None:
         super().__init__(engine, linux)
         self.count, self.last = count, last
@@ -111,9 +113,7 @@ class SeveralMachines(StandIn):
             "SLURM_JOB_NUM_NODES": str(self.count), "OTHERS": json.dumps(others),
         }  # fmt: skip
         self.starts += 1
-        return self._begun(
-            self.program(self.nodes[0], "run=vm,memory=96,boot=test", str(self.script)), environment
-        )
+        return self._begun(self.program(self.nodes[0], self.options, str(self.script)), environment)
 
     def _begun(self, argv: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
         user = {"user": UID, "group": UID, "extra_groups": []} if os.geteuid() == 0 else {}

@@ -125,6 +125,39 @@ def test_pointer_over_a_reservation_tells_of_it(window: Browser, site: PagedSite
     assert f"{site.open_name} of root" in told
 
 
+def test_expected_start_of_a_job_is_found_on_its_nodes_with_its_name(
+    window: Browser, site: PagedSite
+) -> None:
+    opened(window, site.for_owner, "timeline", site)
+    answer: dict[str, Any] = {
+        "nodes": ["n1", "n2", "n3"],
+        "is_complete": True,
+        "unavailable": [],
+        "taken": {"nodes": [], "starts_s": [], "ends_s": [], "kinds": []},
+        "reservations": {name: [] for name in ("nodes", "names", "users", "states", "starts_s", "ends_s")},
+    }
+    transfer = {"nodes": "n2", "begin_s": 90, "ready_s": 120}
+    jobs = [
+        {"job": "16", "user": "eve", "state": "running", "start_s": 50, "nodes": "n1"},
+        {"job": "17", "user": "ada", "state": "waiting", "start_s": 200, "nodes": "n[2-3]"},
+        {"job": "18", "user": "ada", "state": "waiting", "start_s": None, "nodes": ""},
+    ]
+    found = window.promised(
+        "const [answer, transfers, jobs, tell] = arguments;"
+        "import('./schedule.js').then(({ Schedule }) => {"
+        "  const made = new Schedule(answer, 100, transfers, jobs);"
+        "  const seen = (node, at, slack) => made.at(node, at, slack)"
+        "    .map((run) => (made.jobOf(run) || {}).job ?? `transfer ${-2 - made.runs.owner[run]}`);"
+        "  tell([seen(0, 200, 9), seen(1, 200, 0), seen(2, 205, 9), seen(2, 215, 9), seen(1, 100, 9)]);"
+        "}, (no) => tell(String(no)))",
+        answer,
+        [transfer],
+        jobs,
+    )
+
+    assert found == [[], ["17"], ["17"], [], ["transfer 0"]]
+
+
 def typed(window: Browser, field: str, text: str) -> None:
     window.run(
         "const field = document.getElementById(`field-${arguments[0]}`); field.value = arguments[1];"

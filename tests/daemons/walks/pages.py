@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
+import hashlib
+import io
 import sys
 import sysconfig
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -19,20 +21,26 @@ HOSTS = ("head", "n1", "n2", "images")
 WHEELS = "/srv/wheels"
 # What pip has to find is there already: machines of walks have no way out.
 PIP_CONF = "[global]\nno-index = true\ndisable-pip-version-check = true\nroot-user-action = ignore\n"
-CLONE = "'.[service,deploy]'"
+VENV = "python3 -m venv /opt/outrider"
+VERSION = "outrider-VERSION"
+"""What the pages call the archive's folder; the archive has the same name and more."""
 
 
-def table(packed: str, extras: str, environment: str, words: Mapping[str, str]) -> dict[str, str]:
+def table(archive: str, words: Mapping[str, str], environment: str = VENV) -> dict[str, str]:
     """
-    A wheel in the place of a clone, the command that makes an environment with what the wheel needs, and
-    other words of the page's that are different at a site. pip takes a clone of the same version for a new
-    one, but not a wheel.
+    Where the archive is, the command that makes an environment, and other words of the page's that are
+    different at a site. What is there in the same version already pip would leave as it is; one with what
+    the tests have has Outrider, too.
     """
-    wheel = shlex.quote(f"{packed}[{extras}]")
+    again = (
+        {} if environment == VENV else {"pip install --no-index": "pip install --force-reinstall --no-index"}
+    )
     return {
-        f"--upgrade {CLONE}": f"--force-reinstall --no-deps {wheel}",
-        CLONE: wheel,
-        "python3 -m venv /opt/outrider": environment,
+        **again,
+        f"{VERSION}-wheels.tar": archive,
+        VERSION: Path(archive).name.removesuffix("-wheels.tar"),
+        "--upgrade --no-index": "--force-reinstall --no-index",
+        VENV: environment,
         **words,
     }
 
@@ -60,15 +68,35 @@ def walk(page: str, cluster: BatchCluster, found: Table) -> Walk:
     return Walk(page, typist(cluster), found, shell_at="head")
 
 
-def give_wheel(cluster: BatchCluster, wheel: Path, folder: str = "now") -> str:
-    """Lay a wheel on the head; where it is there."""
-    path = f"{WHEELS}/{folder}/{wheel.name}"
-    cluster.write("head", path, wheel.read_bytes())
+def give_archive(cluster: BatchCluster, archive: Path, folder: str = "now") -> str:
+    """Lay the release's archive on the head; where it is there. A wheel is made an archive of its own."""
+    name, content = archive.name, b""
+    if archive.suffix == ".whl":
+        name, content = f"outrider-{archive.name.split('-')[1]}-wheels.tar", _archive_of(archive)
+    path = f"{WHEELS}/{folder}/{name}"
+    cluster.write("head", path, content or archive.read_bytes())
     cluster.write("head", "/etc/pip.conf", PIP_CONF)
     return path
 
 
+def _archive_of(wheel: Path) -> bytes:
+    """What the wheel needs is in no archive, but in the environment that it is installed into."""
+    made, version = io.BytesIO(), wheel.name.split("-")[1]
+    top, digest = f"outrider-{version}", hashlib.sha256(wheel.read_bytes()).hexdigest()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        tar.add(wheel, f"{top}/{wheel.name}")
+        listed = tarfile.TarInfo(f"{top}/requirements.txt")
+        text = f"outrider=={version} --hash=sha256:{digest}\n".encode()
+        listed.size = len(text)
+        tar.addfile(listed, io.BytesIO(text))
+    return made.getvalue()
+
+
 Trees = Mapping[str, Mapping[str, str]]
+
+
+# What tools for users leave beside the files that they change.
+COPIES = ("-", "/.pwd.lock")
 
 
 def differences(before: Trees, after: Trees) -> list[str]:
@@ -77,5 +105,5 @@ def differences(before: Trees, after: Trees) -> list[str]:
         f"{host}: {path}: {was} before, {now} now"
         for host in before
         for path in sorted({*before[host], *after[host]})
-        if (was := before[host].get(path)) != (now := after[host].get(path))
+        if (was := before[host].get(path)) != (now := after[host].get(path)) and not path.endswith(COPIES)
     ]

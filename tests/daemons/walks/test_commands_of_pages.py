@@ -28,6 +28,7 @@ HELPS = {
     "pip": ["pip", "install", "--help"],
     "ln": ["ln", "--help"],
     "rm": ["rm", "--help"],
+    "tar": ["tar", "--help"],
     "cat": ["cat", "--help"],
     "truncate": ["truncate", "--help"],
     "sha256sum": ["sha256sum", "--help"],

@@ -19,7 +19,15 @@ from testbed.gridengineconf import FOLDER, changed
 from tests.daemons.installing.follow import Table
 from tests.daemons.installing.grids import as_a_site_has_it, objects
 from tests.daemons.installing.machines import let_in, need_sshd, shared_of, tree
-from tests.daemons.walks.pages import GRIDENGINE, SLURM, differences, give_wheel, own_environment, table, walk
+from tests.daemons.walks.pages import (
+    GRIDENGINE,
+    SLURM,
+    differences,
+    give_archive,
+    own_environment,
+    table,
+    walk,
+)
 
 WHERE = (
     "/etc",
@@ -66,9 +74,9 @@ def cluster(long: None) -> Iterator[BootedGridEngine]:
 
 def test_site_is_installed_used_and_left_as_the_page_says(cluster: BootedGridEngine, wheel: Path) -> None:
     hosts = (HEAD, *cluster.nodes)
-    packed = give_wheel(cluster, wheel)
+    archive = give_archive(cluster, wheel)
     before, had = {host: tree(cluster, host, *WHERE) for host in hosts}, objects(cluster)
-    found = Table(words=table(packed, "service,deploy", own_environment(), WORDS))
+    found = Table(words=table(archive, WORDS, own_environment()))
     page, beside = walk(GRIDENGINE, cluster, found), walk(SLURM, cluster, found)
 
     beside.go("Get it")

@@ -1,27 +1,26 @@
 """docs/tutorial/install-slurm.md on Debian's trixie with a real systemd, at a site with a Prolog, a filter
-and a reservation of its own: installed from the wheel, used by its users, brought to the next version,
-removed."""
+and a reservation of its own: installed from the release's archive or its package, used by its users, brought
+to the next version, removed."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from testbed.batchcluster import HEAD
 from testbed.bootedcluster import BootedSlurm
-from tests.daemons.installing.follow import Table
+from tests.daemons.installing.follow import Table, steps
 from tests.daemons.installing.machines import let_in, need_everything, tree
 from tests.daemons.installing.ownhooks import FILES, LINES
-from tests.daemons.walks.pages import SLURM, differences, give_wheel, table, walk
+from tests.daemons.walks.pages import SLURM, differences, give_archive, table, walk
 
 VERSION = os.environ.get("OUTRIDER_WALK_VERSION", "24.11") or None
 WHERE = ("/etc", "/usr/lib/outrider", "/usr/lib/systemd", "/usr/sbin", "/usr/local", "/opt")
-# All that is needed are Debian's own packages. Fabric is there, too, but what it says it needs is not.
-EXTRAS, ENVIRONMENT = "service", "python3 -m venv --system-site-packages /opt/outrider"
+VERSIONS = ("The next version", "The version before")
 SITES = "maintenance"
 PATIENCE_S = 180
 # Its lines are composed with those that the site has.
@@ -43,7 +42,7 @@ READS = '#!/bin/sh\ncat "$OUTRIDER_IMAGE"\n'
 
 
 @pytest.fixture
-def cluster(long: None, wheel: Path) -> Iterator[BootedSlurm]:
+def cluster(long: None) -> Iterator[BootedSlurm]:
     need_everything()
     files = {f"/etc/slurm/{name}": text for name, text in FILES.items()}
     with BootedSlurm(nodes=2, version=VERSION, slurm_conf_lines=LINES, files=files) as made:
@@ -51,23 +50,51 @@ def cluster(long: None, wheel: Path) -> Iterator[BootedSlurm]:
         yield made
 
 
-def test_site_is_installed_used_and_left_as_the_page_says(cluster: BootedSlurm, wheel: Path) -> None:
+def test_site_is_installed_used_and_left_as_the_page_says(cluster: BootedSlurm, archive: Path) -> None:
+    lived_through(cluster, table(give_archive(cluster, archive), WORDS), WHERE)
+
+
+def test_site_lives_with_the_package_alone(cluster: BootedSlurm, packages: Path) -> None:
+    for folder in (packages, packages / "next"):
+        file = next(folder.glob("outrider_*.deb"))
+        cluster.write(HEAD, f"/srv/{folder.name}.deb", file.read_bytes())
+    now, later = f"/srv/{packages.name}.deb", "/srv/next.deb"
+
+    lived_through(cluster, packaged(now, later), (*WHERE, "/usr/bin", "/usr/share", "/usr/lib/sysusers.d"))
+
+
+def packaged(now: str, later: str) -> dict[str, str]:
+    """What is typed with a package in the place of the archive: nothing but dpkg."""
+    lines = [step.line for step in steps(SLURM, HEAD) if step.section in ("Get it", *VERSIONS, "Remove it")]
+    of_archive = [line for line in lines if "/opt/" in line or "/usr/local/" in line]
+    words = dict.fromkeys(of_archive, "true")
+    installs = [line for line in of_archive if "pip install" in line]
+    assert len(set(installs)) == 2, installs
+    return {
+        **words,
+        installs[0]: f"dpkg -i {now}",
+        installs[1]: f"dpkg -i $(dpkg -s outrider | grep -q 'Version: 9' && echo {now} || echo {later})",
+        next(line for line in of_archive if line.startswith("rm ")): "dpkg -P outrider",
+        **WORDS,
+    }
+
+
+def lived_through(cluster: BootedSlurm, words: Mapping[str, str], where: Sequence[str]) -> None:
+    """The whole page, with users at work, and all files as they were."""
     hosts = (HEAD, *cluster.nodes)
-    packed = give_wheel(cluster, wheel)
-    before = {host: tree(cluster, host, *WHERE) for host in hosts}
-    found = Table(words=table(packed, EXTRAS, ENVIRONMENT, WORDS), screens={"outrider init slurm": SHOWN})
-    page = walk(SLURM, cluster, found)
+    before = {host: tree(cluster, host, *where) for host in hosts}
+    page = walk(SLURM, cluster, Table(words=words, screens={"outrider init slurm": SHOWN}))
 
     page.go("Get it", "See what it would change", "Prepare the head", "Prepare the nodes")
     page.go("Let Slurm know", "Start the service", "The first job")
     use(cluster, "one")
-    page.go("The next version", "The version before")
+    page.go(*VERSIONS)
     use(cluster, "two")
     page.go("Remove it")
 
     assert page.rest() == []
     assert sites_own_jobs(cluster) == "yes\nyes\n"
-    assert differences(before, {host: tree(cluster, host, *WHERE) for host in hosts}) == []
+    assert differences(before, {host: tree(cluster, host, *where) for host in hosts}) == []
 
 
 def sites_own_jobs(cluster: BootedSlurm) -> str:

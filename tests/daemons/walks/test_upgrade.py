@@ -22,7 +22,7 @@ from testbed.wheel import built_of
 from tests.daemons.installing.follow import Table, Typist, Walk
 from tests.daemons.installing.grids import as_a_site_has_it
 from tests.daemons.installing.machines import let_in, need_sshd, shared_of
-from tests.daemons.walks.pages import GRIDENGINE, SLURM, give_wheel, own_environment, table, typist
+from tests.daemons.walks.pages import GRIDENGINE, SLURM, give_archive, own_environment, table, typist
 from tests.daemons.walks.people import GridQueue, Queue, SlurmQueue, UnderWay
 
 BEFORE = "OUTRIDER_TEST_BEFORE"
@@ -122,10 +122,10 @@ def daemons(cluster: BootedCluster) -> set[tuple[str, str]]:
 
 
 def walk(cluster: BootedCluster, page: str, wheel: Path, name: str, type_: Typist | None = None) -> Walk:
-    packed = give_wheel(cluster, wheel, name)
+    archive = give_archive(cluster, wheel, name)
     # What either version says at which command is its own affair here.
     screens = dict.fromkeys(Walk(page, typist(cluster), Table(), "head").lines(), "")
-    words = table(packed, "service,deploy", own_environment(), {})
+    words = table(archive, {}, own_environment())
     return Walk(page, type_ or typist(cluster), Table(words=words, screens=screens), shell_at="head")
 
 

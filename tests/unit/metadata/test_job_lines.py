@@ -158,3 +158,30 @@ def test_any_text_is_read_or_refused_with_a_sentence(text: str) -> None:
 )
 def test_what_is_written_is_read_again(lines: JobLines) -> None:
     assert parse_job_lines(write_job_lines(lines)) == lines
+
+
+def test_roles_are_read_with_the_names_of_their_machines() -> None:
+    text = "image: a\nrun: vm\nrole: head cpus=4\nrole: worker count=2 memory=1GiB user-data=w.sh\n"
+
+    lines = parse_job_lines(text + "role: store hosts=s[08-09],t\n")
+
+    assert [role.hosts for role in lines.roles] == [("head",), ("worker1", "worker2"), ("s08", "s09", "t")]
+    assert (lines.roles[0].cpus, lines.roles[1].memory_mib, lines.roles[1].user_data) == (4, 1024, "w.sh")
+    assert parse_job_lines(write_job_lines(lines)) == lines
+
+
+@pytest.mark.parametrize(
+    ("roles", "words"),
+    [
+        ("role: head\nrole: head", "stands twice"),
+        ("role: w count=2\nrole: x hosts=w2", "host w2 is in two roles"),
+        ("role: x hosts=w[1-3,2]", "names a host twice"),
+        ("role: x hosts=w[1-2000]", "too many"),
+        ("role: x count=1025", "from 1 to 1024"),
+        ("role: x user-data=/etc/shadow", "no file of the working folder"),
+        ("role: x image=http://h/b", "image is not known in a role"),
+    ],
+)
+def test_role_that_cannot_be_given_is_refused_by_its_name(roles: str, words: str) -> None:
+    with pytest.raises(TextError, match=words):
+        parse_job_lines(f"image: a\nrun: vm\n{roles}\n")

@@ -21,12 +21,18 @@ _HEAD = """\
 
 def table() -> str:
     """Every key that may be written, with its variable, its default and what it is for."""
-    named = {key: name for name, key in variables().items()}
-    rows = []
-    for key, each in _keys(json_schema(Config)):
-        variable = f"`{named[key]}`" if key in named else ""
-        rows.append(f"| `{'.'.join(map(str, key))}` | {variable} | {_default(each)} | {_words(each)} |")
+    rows = [
+        f"| `{key}` | {f'`{variable}`' if variable else ''} | {default} | {words} |"
+        for key, variable, default, words in keys()
+    ]
     return "\n".join(["| key | variable | default | meaning |", "| --- | --- | --- | --- |", *rows]) + "\n"
+
+
+def keys() -> Iterator[tuple[str, str, str, str]]:
+    """Every key with its variable, its default and what it is for; an empty text for what it has not."""
+    named = {key: name for name, key in variables().items()}
+    for key, each in _keys(json_schema(Config)):
+        yield ".".join(map(str, key)), named.get(key, ""), _default(each), _words(each)
 
 
 def example() -> str:

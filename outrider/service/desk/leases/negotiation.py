@@ -13,12 +13,18 @@ from outrider.metadata.conversion import deployment_of
 from outrider.metadata.notation.hostlists import fold
 from outrider.service.answers import Decision, Trouble
 from outrider.service.answers.leases import Offer
+from outrider.service.desk.leases.early_starts import with_earliest
 from outrider.service.desk.leases.offer_searches import OfferSearch, Slices
 from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.state.offers import HeldNames, HeldOffers
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.wishes import Wish
 from outrider.service.requests import Accept, Caller, Reserve
+
+UNSEARCHED = (
+    "its earliest start was not looked for, since too many are looked for already: ask again when other "
+    "requests are answered"
+)
 
 
 class Negotiation:
@@ -48,23 +54,41 @@ class Negotiation:
     def search(
         self, request: Reserve, wish: Wish, decision: Decision, rejected: Rejected
     ) -> OfferSearch | None:
-        """What would be accepted instead is looked for, in slices; None if it is not."""
+        """The earliest start and what would be accepted instead are looked for, in slices; else None."""
         if wish.document.open is not None:
             # Its start is not its own to choose.
             return None
-        if not wish.caller.is_admin and self._site.refusals.is_full(wish.caller.uid):
-            # To look for offers takes longer than to refuse, and nobody has as much of that as they like.
+        # To look for offers takes longer than to refuse, and nobody has as much of that as they like.
+        is_brief = not wish.caller.is_admin and self._site.refusals.is_full(wish.caller.uid)
+        if is_brief and rejected.refusal.message:
             return None
         # The number of the last decision on the disk: the refusal that is decided now gets a later one.
-        slices = self._slices(request, wish, decision, rejected, self._site.store.last_decision())
-        return OfferSearch(decision=decision, slices=slices)
+        serial = self._site.store.last_decision()
+        slices = self._slices(request, wish, decision, rejected, serial, is_brief=is_brief)
+        unsearched = (
+            decision if rejected.refusal.message else replace(decision, notes=(*decision.notes, UNSEARCHED))
+        )
+        return OfferSearch(decision=unsearched, slices=slices)
 
     def _slices(
-        self, request: Reserve, wish: Wish, decision: Decision, rejected: Rejected, serial: int
+        self,
+        request: Reserve,
+        wish: Wish,
+        decision: Decision,
+        rejected: Rejected,
+        serial: int,
+        *,
+        is_brief: bool,
     ) -> Slices:
         """Each takes at most the time of one decision. Others may be dealt with in between."""
         site, held_s = self._site, self._site.settings.offers_held_s
         began = site.writes, site.now_s
+        rejected = yield from with_earliest(site, self._admission, wish, rejected)
+        told = self._admission.decision(wish, rejected)
+        decision = replace(decision, earliest_start_s=told.earliest_start_s, remedies=told.remedies)
+        if is_brief:
+            return decision
+        yield
         lengths = None if rejected.refusal.room is None else self._lengths(wish.workspace)
         yield
         search, answer = alternatives(wish.workspace, rejected, held_s, lengths), None
@@ -76,6 +100,10 @@ class Negotiation:
                 break
             answer = self._ask(wish, rejected, question)
             yield
+            if question.tells_earliest and isinstance(answer, Rejected):
+                asked = replace(wish, workspace=question.workspace)
+                answer = yield from with_earliest(site, self._admission, asked, answer)
+                yield
         if (site.writes, site.now_s) != began:
             # Others may have taken what was found first.
             kept: list[Alternative] = []
@@ -115,7 +143,7 @@ class Negotiation:
         """What other terms would be answered, as long as offers are held. The site's own program is asked
         when they are accepted."""
         asked = replace(wish, workspace=question.workspace)
-        answer = self._admission.answer(asked, None, tells_earliest=question.tells_earliest)
+        answer = self._admission.answer(asked, None)
         until_s = self._site.now_s + self._site.settings.offers_held_s
         if isinstance(answer, ReservationPlan) and not can_wait(answer, until_s):
             return Rejected(refusal=rejected.refusal)

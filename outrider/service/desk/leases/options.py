@@ -11,6 +11,7 @@ from outrider.metadata.conversion import deployment_of
 from outrider.metadata.decision import PolicyRefusal
 from outrider.service.answers import Decision, Trouble
 from outrider.service.answers.leases import OptionView
+from outrider.service.desk.leases.early_starts import at_once, with_earliest
 from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.wishes import Wish, wish_of
@@ -88,7 +89,11 @@ def _ask(
     wish = wish_of(site, admission.policies, caller, asked)
     if isinstance(wish, Trouble):
         return wish
-    decision = admission.plan(wish, program).decision
+    judged = admission.plan(wish, program)
+    decision = judged.decision
+    if judged.rejected is not None:
+        rejected = at_once(with_earliest(site, admission, wish, judged.rejected))
+        decision = replace(decision, earliest_start_s=rejected.earliest_start_s)
     return _Answered(
         request=asked, wish=wish, decision=decision, duration_s=deployment.duration_s, is_late=is_late
     )

@@ -52,7 +52,7 @@ def in_turn(
         if left is not None and has_one_price:
             left -= spent
         asked = replace(wish, beside=plans, most_price=left)
-        answer = admission.answer(asked, program, tells_earliest=False)
+        answer = admission.answer(asked, program)
         price: int | None = None
         if isinstance(answer, ReservationPlan):
             price = admission.price(asked, answer)

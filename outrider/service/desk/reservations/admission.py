@@ -14,7 +14,6 @@ from outrider.core.model import Workspace
 from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.admission import Policy, Rejected, Review, assess
 from outrider.core.reservations.book import ReservationPlan
-from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.planning import plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.core.reservations.renegotiation import (
@@ -58,9 +57,6 @@ from outrider.service.requests import Caller, Modify
 from outrider.store.records import ReservationOwner
 from outrider.store.states import State, TransferState
 
-MOST_ENDS_TRIED = 4
-"""How many ends of others are tried in search of a start that the policies allow."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Doubtful:
@@ -71,7 +67,7 @@ class Doubtful:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judged:
-    """An answer, and as the core gave it if it is no."""
+    """An answer, and as the core gave it if it is no. The answer names no earliest start."""
 
     decision: Decision
     rejected: Rejected | None = None
@@ -166,33 +162,31 @@ class ReservationAdmission:
         note = self._site.note_refusal if is_bound else self._site.note
         note(kind, name, decision.result, decision.reason, uid=caller.uid)
 
-    def answer(
-        self, wish: Wish, program: PolicyRefusal | None, *, tells_earliest: bool = True
-    ) -> ReservationPlan | Rejected:
-        """What the core says of a wish, with all that the site's policies say. Nothing is changed."""
+    def answer(self, wish: Wish, program: PolicyRefusal | None) -> ReservationPlan | Rejected:
+        """What the core says of a wish, with all that the site's policies say. Nothing is changed.
+
+        A refusal names an earliest start only of what may start at several times, as the book alone has it.
+        """
         site = self._site
         never = self._assess(wish, program)
         if never is not None:
-            return self._allowed(wish, never)
+            return never
 
-        def asked(*, tells_earliest: bool) -> ReservationPlan | Rejected:
+        def asked() -> ReservationPlan | Rejected:
             return assess(
                 site.book,
                 wish.workspace,
                 site.now_s,
                 policy=self._policy(wish),
-                tells_earliest=tells_earliest,
+                tells_earliest=False,
                 choice=self._gentlest,
                 review=self._review("", wish),
             )
 
-        tells_earliest = tells_earliest and wish.document.open is None
         with uncrowded(site, wish.workspace) as is_less:
-            admission = asked(tells_earliest=tells_earliest and not is_less)
-        # Of what is refused all nodes are told, and the earliest start on any of them.
-        if is_less and isinstance(admission, Rejected):
-            admission = asked(tells_earliest=tells_earliest)
-        return self._allowed(wish, admission)
+            admission = asked()
+        # Of what is refused all nodes are told.
+        return asked() if is_less and isinstance(admission, Rejected) else admission
 
     def _decide(
         self, wish: Wish, program: PolicyRefusal | None
@@ -203,10 +197,10 @@ class ReservationAdmission:
         if isinstance(admission, Rejected) and admission.refusal.cause in MOVABLE:
             review = self._review("", wish)
             way = self._making_way.find(wish.workspace, self.policies, review, is_plan=True)
-        if way is None:
-            return self.decision(wish, admission), admission, None
-        admission = self._allowed(wish, way.plan)
-        return replace(self.decision(wish, admission), reason=words_of(way)), admission, way
+        if way is not None:
+            return replace(self.decision(wish, way.plan), reason=words_of(way)), way.plan, way
+        told = replace(admission, earliest_start_s=None) if isinstance(admission, Rejected) else admission
+        return self.decision(wish, told), admission, None
 
     def _make_way(self, wish: Wish) -> ReservationPlan:
         """Enter a request for which others make way, and write down what becomes of these."""
@@ -352,25 +346,13 @@ class ReservationAdmission:
             refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, message=words)
         )
 
-    def _allowed(self, wish: Wish, admission: ReservationPlan | Rejected) -> ReservationPlan | Rejected:
-        """The earliest start that a refusal names is one that the policies allow, and offers to others."""
-        if isinstance(admission, ReservationPlan) or admission.earliest_start_s is None:
-            return admission
-        site, first_s = self._site, admission.earliest_start_s
-        workspace = replace(wish.workspace, start_s=first_s, finish_by_s=None)
-        if self._allows(wish, workspace):
-            return admission
+    def ends_of_others(self, wish: Wish) -> list[int]:
+        """When something ends that may keep a start from being allowed, in order."""
+        site = self._site
         booked = {live.reservation.end_s for live in site.live.values()}
-        ends = sorted(booked | self._offers.protected_ends(wish.caller.uid, site.now_s))
-        for from_s in [end_s for end_s in ends if end_s > first_s][:MOST_ENDS_TRIED]:
-            start_s = earliest_start(site.book, workspace, from_s, site.now_s)
-            if start_s is None:
-                break
-            if self._allows(wish, replace(workspace, start_s=start_s)):
-                return replace(admission, earliest_start_s=start_s)
-        return replace(admission, earliest_start_s=None)
+        return sorted(booked | self._offers.protected_ends(wish.caller.uid, site.now_s))
 
-    def _allows(self, wish: Wish, workspace: Workspace) -> bool:
+    def allows(self, wish: Wish, workspace: Workspace) -> bool:
         """Whether neither the policies nor offers to others stand against a start that the book has."""
         site = self._site
         if self._policy(wish)(workspace, site.now_s):

@@ -95,7 +95,7 @@ export function showPlan(model, isClass) {
   async function plan() {
     if (stop) stop.abort();
     stop = new AbortController();
-    if (!said("image") || !said("name")) { show(false, "Say which image, and what it is to be called."); return; }
+    if (!said("image") || !said("name")) { hint("Say which image, and what it is to be called."); return; }
     const wanted = body();
     try {
       const decision = await send("POST", "v1/plans", wanted, { signal: stop.signal });
@@ -131,6 +131,13 @@ export function showPlan(model, isClass) {
       const isYes = decision.result === "accepted";
       show(isYes, isYes ? `${decision.name} is reserved` : decision.reason, decision);
     } catch (error) { show(false, error.message); }
+  }
+
+  /** What is missing yet is no refusal. */
+  function hint(words) {
+    if (answer === null) return;
+    answer.className = "answer";
+    answer.replaceChildren(make("p", { text: words }));
   }
 
   function show(isYes, words, decision = null) {
@@ -172,7 +179,7 @@ export function showPlan(model, isClass) {
       const images = make("datalist", { id: "images" });
       content.append(make("h2", { text: isClass ? "A class" : "Reserve nodes" }),
         make("form", { class: "grid", onsubmit: reserve, novalidate: true }, names.map(field), make("div", { class: "all" }, button)), images, answer);
-      show(false, "Say which image: what would be answered stands here.");
+      hint("Say which image: what would be answered stands here.");
       get("v1/images", { most: 200 }).then((found) => images.replaceChildren(...found.images.filter((each) => each.uri)
         .map((each) => make("option", { value: each.uri }))), () => {});
     },

@@ -51,9 +51,10 @@ export class Schedule {
     this.now = now;
     const { reservations, taken } = answer;
     this.transfers = transfers;
+    this.waiting = jobs.filter((each) => each.start_s !== null && each.state !== "running");
     const places = new Map(this.nodes.map((name, at) => [name, at]));
     const moving = transfers.map((each) => neighbours(each.nodes, places));
-    const waiting = jobs.filter((each) => each.start_s !== null && each.state !== "running");
+    const { waiting } = this, beyond = -2 - transfers.length;
     const expected = waiting.map((each) => neighbours(each.nodes, places));
     const lists = [[answer.unavailable], taken.nodes, reservations.nodes, moving, expected];
     const total = lists.flat().reduce((sum, runs) => sum + runs.length / 2, 0);
@@ -65,7 +66,7 @@ export class Schedule {
       this._add(runs, reservations.starts_s[at], reservations.ends_s[at], reservations.states[at], at);
     });
     moving.forEach((runs, at) => this._add(runs, transfers[at].begin_s, transfers[at].ready_s ?? now, "moving", -2 - at));
-    expected.forEach((runs, at) => this._add(runs, waiting[at].start_s, waiting[at].start_s + 1, "expected", -1));
+    expected.forEach((runs, at) => this._add(runs, waiting[at].start_s, waiting[at].start_s + 1, "expected", beyond - at));
     this._index();
   }
 
@@ -112,12 +113,18 @@ export class Schedule {
     }
   }
 
-  /** What is on a node at an instant, what was drawn last first. */
-  at(node, instant) {
-    const found = [];
-    this.within(node, node, instant, instant + 1, (run) => found.push(run));
+  /** What is on a node at an instant, what was drawn last first; within `slack`, starts that are expected. */
+  at(node, instant, slack = 0) {
+    const found = [], { start, end, kind } = this.runs;
+    this.within(node, node, instant - slack, instant + 1 + slack, (run) => {
+      const isNow = start[run] <= instant && end[run] > instant;
+      if (isNow || KINDS[kind[run]] === "expected") found.push(run);
+    });
     return found.reverse();
   }
+
+  /** The job that a run is the expected start of, if it is one. */
+  jobOf(run) { return this.waiting[-2 - this.transfers.length - this.runs.owner[run]]; }
 
   users() { return [...new Set(this.items.users)].sort(); }
 

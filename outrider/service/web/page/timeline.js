@@ -207,7 +207,7 @@ export class Timeline {
   _found(x, y) {
     const { drawing, model: { schedule } } = this, node = Math.floor(drawing.node(y));
     if (!schedule || x < drawing.left || y < drawing.top || node < 0 || node >= schedule.nodes.length) return [];
-    return schedule.at(node, drawing.instant(x));
+    return schedule.at(node, drawing.instant(x), 3 * drawing.view.perPixel);
   }
 
   _mark(owner) {
@@ -224,10 +224,13 @@ export class Timeline {
       if (owner >= 0) {
         lines.push(`${names[owner]} of ${items.users[owner]}: ${items.states[owner]}`, period(items.starts_s[owner], items.ends_s[owner], now));
         if (items.ready_s[owner]) lines.push(`image on all nodes: ${clock(items.ready_s[owner], now)} (${distance(items.ready_s[owner], now)})`);
+      } else if (schedule.jobOf(run)) {
+        const { job, user, start_s: start } = schedule.jobOf(run);
+        lines.push(`job ${job} of ${user}: expected to start ${clock(start, now)} (${distance(start, now)})`);
       } else if (owner < -1) {
         const each = transfers[-2 - owner];
         lines.push(`transfer, ${each.state}: ${clock(each.begin_s, now)}, ${span((each.ready_s ?? now) - each.begin_s)}`);
-      } else lines.push({ 5: `jobs until about ${clock(runs.end[run], now)}`, 6: "reserved in the batch system", 7: "not available", 9: "a job is expected to start" }[runs.kind[run]]);
+      } else lines.push({ 5: `jobs until about ${clock(runs.end[run], now)}`, 6: "reserved in the batch system", 7: "not available" }[runs.kind[run]]);
     }
     const owner = found.map((run) => runs.owner[run]).find((each) => each >= 0);
     this._mark(owner === undefined ? -1 : owner);

@@ -50,7 +50,9 @@ def room_at(naive: NaiveSlots, need: int, start_s: int, duration_s: int, instanc
     )
 
 
-@pytest.mark.parametrize(("edges_counted", "listed_s"), [(64, 86_400), (0, 2), (1, 86_400)])
+@pytest.mark.parametrize(
+    ("edges_counted", "listed_s", "most_listed"), [(64, 86_400, 8), (0, 2, 8), (1, 86_400, 8), (1, 2, 0)]
+)
 @SETTINGS
 @given(
     booked(), st.integers(1, 6), st.integers(0, 3), st.integers(1, 5), st.integers(0, 6), st.integers(0, 15)
@@ -58,6 +60,7 @@ def room_at(naive: NaiveSlots, need: int, start_s: int, duration_s: int, instanc
 def test_the_first_start_with_room_is_found(
     edges_counted: int,
     listed_s: int,
+    most_listed: int,
     site: tuple[SiteTimeline, NaiveSlots, int],
     instances: int,
     need: int,
@@ -72,6 +75,9 @@ def test_the_first_start_with_room_is_found(
     with (
         patch.object(earliest_slots, "EDGES_COUNTED", edges_counted),
         patch.object(earliest_slots, "STARTS_LISTED_S", listed_s),
+        patch.object(earliest_slots, "MOST_LISTED", most_listed),
+        patch.object(earliest_slots, "FEW_LISTED", min(most_listed, earliest_slots.FEW_LISTED)),
+        patch.object(earliest_slots, "EDGES_A_STEP", 1),
     ):
         found = SlotSweep(
             timeline, instances=instances, need=need, duration_s=duration_s, start_s=from_s, available=allowed

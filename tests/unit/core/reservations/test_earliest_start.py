@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from unittest.mock import patch
 
 import pytest
 
 from outrider.core.besteffort.board import QueueRules
 from outrider.core.links.shared import SharedLink
 from outrider.core.model import Image, Node, Resources, Workspace
+from outrider.core.nodes import earliest_slots
 from outrider.core.reservations.admission import Rejected, assess
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping, Terms
-from outrider.core.reservations.earliest import earliest_start
+from outrider.core.reservations.earliest import earliest_start, search_from
 from outrider.core.reservations.planning import plan_at
 from outrider.core.scheduler import Scheduler
 from tests.amount import examples
@@ -43,6 +45,17 @@ def first_accepted(book: Book, workspace: Workspace, from_s: int, now_s: int) ->
         ),
         None,
     )
+
+
+def searched_anew(book: Book, workspace: Workspace, from_s: int, now_s: int) -> int | None:
+    """Begin another search at each step, where the one before rests."""
+    while True:
+        try:
+            reached_s = next(search_from(book, workspace, from_s, now_s))
+        except StopIteration as ended:
+            return None if ended.value is None else int(ended.value.start_s)
+        assert reached_s > from_s
+        from_s = reached_s
 
 
 @pytest.mark.parametrize("shipping", list(Shipping))
@@ -88,6 +101,27 @@ def test_with_pool_limits_the_earliest_start_is_the_first_that_is_accepted(is_ti
             wrong.append((seed, found, right))
     assert refused > examples(300)
     assert not wrong, f"{len(wrong)} of {refused}: {wrong[:5]}"
+
+
+@pytest.mark.parametrize("listed_s", [2, 86_400])
+def test_a_search_that_begins_anew_at_each_step_finds_the_first_start(listed_s: int) -> None:
+    later = 0
+    wrong: list[tuple[int, int | None, int | None]] = []
+    for seed in range(examples(600)):
+        chance = Random(seed)
+        book, now_s = random_book(chance, has_limits=chance.random() < 0.5)
+        workspace = random_workspace(chance, "w", now_s)
+        from_s = max(workspace.start_s or 0, now_s)
+
+        with patch.object(earliest_slots, "STARTS_LISTED_S", listed_s):
+            found = searched_anew(book, workspace, from_s, now_s)
+
+        right = first_accepted(book, workspace, from_s, now_s)
+        later += right != from_s
+        if found != right:
+            wrong.append((seed, found, right))
+    assert later > examples(150)
+    assert not wrong, f"{len(wrong)} of {later}: {wrong[:5]}"
 
 
 def test_with_an_image_that_is_only_being_made_the_earliest_start_is_the_first_that_is_accepted() -> None:

@@ -52,6 +52,13 @@ RIGHT = {
         "nodes=1 time=3 image=b digest=sha256:" + "0a" * 32,
     ],
     "value": ["0", "12.5", "999999999", "0.001"],
+    "role": [
+        "head",
+        "worker count=3 cpus=2 memory=512MiB",
+        "w-1\tuser-data=conf/w.yaml count=1024",
+        "store hosts=s[1-3,07],t memory=32MB cpus=255",
+        "x hosts=a,b[01-12]c,d",
+    ],
 }
 LETTERS = [
     *"aZ09._~:/?#@!$&()*+,;=%[]-'\" \\{}|^`<>\tä€",
@@ -85,7 +92,7 @@ BESIDE = {
     "run": "",
     "option": "",
     "value": "",
-    **dict.fromkeys(("boot", "scratch", "disk-rate", "network-rate", "lease"), "run: vm\n"),
+    **dict.fromkeys(("boot", "scratch", "disk-rate", "network-rate", "lease", "role"), "run: vm\n"),
     "checkpoint": "preemptible: requeue\n",
     "grace": "preemptible: requeue\ncheckpoint: USR1\n",
 }

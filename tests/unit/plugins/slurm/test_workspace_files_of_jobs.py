@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -114,3 +115,62 @@ def test_reservations_text_gives_a_job_its_image_alone() -> None:
 
     assert run(reserved, "reserved") == run(HEAD)
     assert run(reserved + "  start: now+1h\n") == run(HEAD)
+
+
+ROLES = """  roles:
+    - name: head  # runs the script
+      hosts: head
+      cpus: 2
+    - {name: worker, hosts: "w[1-3]", memory: 2GiB}
+"""
+FIRST, LAST = HEAD.partition("deployment:")[0], "deployment: {nodes: 4, duration: 1h}\n"
+
+
+def test_roles_of_a_file_are_those_of_its_jobs_machines() -> None:
+    head, worker = parse_job_lines(run(FIRST + ROLES + LAST, "machines")).roles
+
+    assert (head.hosts, head.cpus, head.memory_mib) == (("head",), 2, 0)
+    assert (worker.hosts, worker.memory_mib) == (("w1", "w2", "w3"), 2048)
+    assert "role says nothing without run: vm" in run(FIRST + ROLES + LAST)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("addresses: 10.0.0.1", "ws.yaml:6: role 1: addresses: machines of a job have 10.211.0.1 and on"),
+        ("gpus: 1", "role 1: gpus: machines have none"),
+        ("image: {uri: a}", "role 1: image: all machines of a job have the workspace's"),
+        ("user_data: |\n        #!/bin/sh\n        - x", "role 1: user_data: name a file"),
+        ("files:\n        - path: /etc/x\n          content: y", "role 1: files: machines of a job have the"),
+        ("colour: red", 'role 1: "colour" is not known in a role'),
+        ("memory: 8G", 'role 1: memory: "8G" is not read'),
+    ],
+)
+def test_what_a_job_cannot_give_a_role_is_refused_by_its_line(key: str, words: str) -> None:
+    text = FIRST + f"  roles:\n    - name: head\n      {key}\n      hosts: head\n" + LAST
+
+    assert words in run(text, "machines")
+
+
+CLIENT = """
+local said = {}
+slurm = { SUCCESS = 0, ERROR = -1 }
+function slurm.log_info(form, ...) said[#said + 1] = string.format(form, ...) end
+dofile(arg[1] .. "/outrider_cli.lua")
+local options = { type = "sbatch", argv = { arg[3] }, spank = { outrider = { workspace = arg[2] } } }
+io.write(outrider_cli_pre_submit(options), " ", options.comment or "", table.concat(said, " "))
+"""
+
+
+def test_job_with_a_workspace_file_runs_in_machines_if_its_script_says_so(tmp_path: Path) -> None:
+    (tmp_path / "client.lua").write_text(CLIENT)
+    (tmp_path / "ws.yaml").write_text(FIRST + ROLES + LAST)
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#OUTRIDER image: a\n#OUTRIDER run: vm\nls\n")
+    argv = [*interpreter("lua5.4"), str(tmp_path / "client.lua"), str(PLUGINS)]
+    argv += [str(tmp_path / "ws.yaml"), str(tmp_path / "job.sh")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=True).stdout
+
+    assert done == (
+        "0 outrider:image=https://images.example.org/web.qcow2;name=web;run=vm;role=head hosts=head cpus=2;"
+        "role=worker hosts=w[1-3] memory=2048MiB"
+    )

@@ -140,6 +140,40 @@ claim("machines of several nodes are suspended together", (submit({ script = MAC
 claim("the signal that suspends is refused",
   refused({ script = MACHINE, min_mem_per_node = 512, warn_signal = 10 }, "suspend the machine"))
 claim("a job without a script is refused", refused({ comment = "outrider:image=a;run=vm" }, "sbatch"))
+
+-- Roles give a job its size, and its first machine what each is.
+local ROLES = HEAD .. IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER role: head cpus=4\n"
+  .. "#OUTRIDER role: worker count=3 memory=1GiB user-data=w.sh\nls\n"
+answer, made = submit({ script = ROLES, min_mem_per_node = 512, cpus_per_task = 2 })
+claim("a job with roles is accepted", answer == slurm.SUCCESS)
+claim("it has a node for each machine", made.min_nodes == 4 and made.max_nodes == 4 and made.num_tasks == 4)
+claim("each node is as large as the largest machine",
+  made.min_mem_per_node == 1024 + 256 and made.cpus_per_task == 4 and made.min_cpus == 16)
+claim("its roles stand below the first line", made.script == "#!/usr/lib/outrider/machine run=vm,memory=1024,roles=2\n"
+  .. "#!role head hosts=head memory=512 cpus=4\n"
+  .. "#!role worker hosts=worker1,worker2,worker3 memory=1024 cpus=2 user-data=w.sh\n" .. ROLES)
+claim("the service is told of them",
+  metadata_of(made):find("role: head cpus=4\\nrole: worker count=3 memory=1GiB user-data=w.sh", 1, true) ~= nil)
+claim("the right number of nodes may be said", (submit({ script = ROLES, min_mem_per_node = 512, min_nodes = 4, max_nodes = 4 })) == 0)
+claim("another number of nodes is refused", refused({ script = ROLES, min_mem_per_node = 512, min_nodes = 3 }, "--nodes says 3"))
+claim("several tasks on a node are refused", refused({ script = ROLES, min_mem_per_node = 512, ntasks_per_node = 2 }, "--cpus-per-task"))
+claim("a role without memory needs the job's", refused({ script = ROLES }, "--mem"))
+claim("roles of several machines have a network", (submit({ script = ROLES:gsub("ls\n", "#OUTRIDER network-rate: 1MB\nls\n"),
+  min_mem_per_node = 512 })) == 0)
+for text, words in pairs({
+  ["head\n#OUTRIDER role: head"] = "role head stands twice",
+  ["w count=2\n#OUTRIDER role: x hosts=w2"] = "host w2 is in two roles",
+  ["x hosts=a,a"] = "host a is in two roles",
+  ["x count=2 hosts=a,b"] = "count and hosts say the same",
+  ["x gpus=2"] = '"gpus" is not known in a role',
+  ["x user-data=../../etc/shadow"] = "no file of the working folder",
+  ["x memory=16MiB"] = "32 MiB or more",
+  ["x hosts=w[3-1]"] = "no range of numbers",
+}) do
+  claim("a role is refused: " .. words, refused({ script = HEAD .. IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER role: "
+    .. text .. "\nls\n", min_mem_per_node = 512 }, words))
+end
+claim("roles are machines'", refused({ script = HEAD .. IMAGE .. "#OUTRIDER role: head\n" }, "without run: vm"))
 outrider_machines = false
 claim("a site may have no machines", refused({ script = MACHINE, min_mem_per_node = 512 }, "no virtual machines"))
 outrider_machines = nil

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from outrider.service.answers import Answer, Decision
 from outrider.service.desk.leases.offer_searches import MOST_OF_ONE
@@ -85,6 +86,34 @@ def test_what_others_take_meanwhile_is_not_offered(sandbox: Sandbox) -> None:
     offers = {each.kind: each for each in window.decision(refused).offers}
     assert "fewer-nodes" not in offers
     assert "later" in offers
+
+
+def test_an_earliest_start_that_others_take_meanwhile_is_not_named(sandbox: Sandbox) -> None:
+    window = crowded(sandbox)
+    alone = window.ask(vain(sandbox))
+    window.go_on()
+    first_s = window.decision(alone).earliest_start_s
+    assert first_s is not None
+    refused = window.ask(vain(sandbox))
+    window.go_on(most=1)
+    start = datetime.fromtimestamp(first_s, UTC).isoformat()
+    taken = window.ask(wanted(sandbox, name="quick", nodes=4, start=start, duration="1h"))
+    window.go_on()
+
+    assert window.decision(taken).result == "accepted"
+    assert window.decision(refused).earliest_start_s == first_s + 3600
+
+
+def test_who_has_too_many_searches_is_told_that_none_was_made(sandbox: Sandbox) -> None:
+    window = crowded(sandbox)
+    for number in range(MOST_OF_ONE):
+        window.ask(vain(sandbox, name=f"vain{number}"))
+
+    at_once = window.decision(window.ask(vain(sandbox, name="more")))
+
+    assert at_once.result == "refused"
+    assert at_once.earliest_start_s is None
+    assert "ask again" in at_once.notes[-1]
 
 
 def test_whoever_asks_the_same_again_is_answered_alike(sandbox: Sandbox) -> None:
