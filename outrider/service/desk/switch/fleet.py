@@ -68,6 +68,7 @@ class _Fleet:
     ) -> None:
         self._site = site
         self._sight = sight
+        self._images = {key: entry.image for key, entry in entries.items() if entry.image is not None}
         self._jobs = [
             entry.job
             for entry in entries.values()
@@ -79,6 +80,7 @@ class _Fleet:
         self._asleep = frozenset(asleep)
         self._resting = frozenset(resting)
         self._place = {node.name: number for number, node in enumerate(sight.nodes)}
+        self._on = self._images_on()
         self._kept: dict[str, str] = {}
         for job in self._jobs:
             if reason := self._reason(job):
@@ -105,7 +107,16 @@ class _Fleet:
                 else:
                     fence[len(machines)] = may
                 name = job.key if job.nodes_wanted == 1 else f"{job.key}.{len(machines)}"
-                machines.append(VirtualMachine(name=name, job=number, demand=_demand(job)))
+                image = self._images.get(job.key)
+                machines.append(
+                    VirtualMachine(
+                        name=name,
+                        job=number,
+                        demand=_demand(job),
+                        image="" if image is None else image.image.key,
+                        image_mb=0 if image is None else image.size_bytes // 1_000_000,
+                    )
+                )
                 standings.append(standing)
                 hosts.append(place if isinstance(place, int) else self._place[place])
         sleeping = [n for n in going_on if self._sleeps_on(self._jobs[n])]
@@ -205,7 +216,20 @@ class _Fleet:
         )
         if is_booked or node.state is not NodeState.UP:
             left = used
-        return SwitchNode(name=node.name, capacity=tuple(max(0, amount) for amount in left))
+        return SwitchNode(
+            name=node.name,
+            capacity=tuple(max(0, amount) for amount in left),
+            images=frozenset(self._on.get(node.name, ())),
+        )
+
+    def _images_on(self) -> dict[str, set[str]]:
+        """By node, which images of machines are there or on their way."""
+        found: dict[str, set[str]] = {}
+        nodes = self._site.book.timeline.nodes
+        for key in {each.image.key for each in self._images.values()}:
+            for number in self._site.book.pools.nodes_with(key):
+                found.setdefault(nodes[number].name, set()).add(key)
+        return found
 
 
 def _order(key: str) -> tuple[int, str]:

@@ -42,11 +42,11 @@ class Halls(Sandbox):
         for pool in self.pools.values():
             pool.images[digest] = NodeImage(digest=digest, size_bytes=10 * RATE, uri="x")
         self._others = self._carry_out
-        self._carry_out = self._carried  # type: ignore[method-assign,assignment]
+        self._carry_out = self._carried  # type: ignore[method-assign]
 
     def _carried(self, call: Call) -> object:
         if not isinstance(call, Carry) or not is_move(call.effect):
-            return self._others(call)  # type: ignore[arg-type]
+            return self._others(call)
         fields = moved_by(call.effect)
         if fields["job"] in self.refuses:
             self.refuses.remove(fields["job"])
@@ -138,6 +138,24 @@ def test_drained_node_is_emptied_and_each_machine_is_named_with_its_pause(site: 
     assert step.pause_s == 2 * (5 + 512) + -(-(HALF_MIB << 20) // (RATE // 10))
     assert site.at(key) == (other,)
     assert site.switch(ShowSwitch()).state == "done"
+
+
+def test_machine_goes_where_its_image_is(tmp_path: Path) -> None:
+    """Two nodes have as much room; the first of them lacks the image."""
+    site = Halls(tmp_path, nodes=3, settings=SETTINGS)
+    site.pools["n2"].images.clear()
+    site.sleep(SETTLED_S)
+    key = site.machine(HALF_MIB)
+    assert site.at(key) == ("n1",)
+    site.pools["n2"].images.clear()
+    site.rms.outside.drain("n1")
+    site.sleep(30)
+
+    planned = site.switch(DecideSwitch(drained=("n1",), explain=key))
+
+    assert [each.target for each in planned.steps] == ["n3"]
+    assert any(each.startswith("image: n3 has ") for each in planned.explanation)
+    site.close()
 
 
 def test_what_cannot_leave_a_drained_node_is_named(site: Halls) -> None:
