@@ -62,6 +62,7 @@ BENCHMARKS = (
     Benchmark(name="page", brief=("--nodes=2000", "--reservations=2000", "--times=2")),
     Benchmark(name="desk_scale", brief=("--nodes=2000", "--jobs=1000", "--others=3000")),
     # Slurm and Grid Engine.
+    Benchmark(name="racks", brief=("--mib=64",)),
     Benchmark(name="submit", brief=("--rounds=50",)),
     Benchmark(name="slurm_start", brief=("--rounds=10",)),
     Benchmark(name="burst_start", brief=("--rounds=3",)),

@@ -31,6 +31,8 @@ class HostOptions(TypedDict, total=False):
     name: str | None
     rate_bits_per_s: int | None
     pool_bytes: int | None
+    racks: Mapping[str, Sequence[str]] | None
+    rack_rate_bits_per_s: int | None
     users: Sequence[str]
     shared: Sequence[Path]
     writable: Sequence[Path]

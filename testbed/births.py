@@ -131,12 +131,21 @@ def join(record: ClusterRecord, names: Sequence[str]) -> None:
     lines = []
     if not _has_switch(record.site):
         lines = ["link add name switch type bridge", f"link set switch mtu {JUMBO_BYTES} up"]
+        lines += [line for rack in record.racks for line in _rack(rack)]
+    has_racks = bool(lines and record.racks and record.rack_rate_bits_per_s)
     for name in names:
         peer = f"peer name eth0 netns {record.hosts[name].pid} mtu {JUMBO_BYTES}"
         lines.append(f"link add name {_port(name)} mtu {JUMBO_BYTES} type veth {peer}")
-        lines.append(f"link set {_port(name)} master switch up")
+        lines.append(f"link set {_port(name)} master {_switch(record.rack_of(name))} up")
     _told(record, [*switch, "ip"], lines)
     rate = record.rate_bits_per_s
+    if has_racks and record.rack_rate_bits_per_s is not None:
+        ends = [end for rack in record.racks for end in _ends(rack)]
+        _told(
+            record,
+            [*switch, "tc"],
+            [" ".join(limit("add", end, record.rack_rate_bits_per_s)) for end in ends],
+        )
     if rate is not None:
         _told(record, [*switch, "tc"], [" ".join(limit("add", _port(name), rate)) for name in names])
     for name in names:
@@ -179,6 +188,18 @@ def programs(record: ClusterRecord) -> list[str]:
     return paths
 
 
+def rack_bytes(record: ClusterRecord, rack: str) -> tuple[int, int]:
+    """What a rack's link has carried into it and out of it."""
+    assert record.site is not None
+    end = _ends(rack)[0]
+    for line in Path(f"/proc/{record.site.pid}/net/dev").read_text().splitlines():
+        device, _, counts = line.partition(":")
+        if device.strip() == end:
+            # The switch's end sends what comes into the rack.
+            return int(counts.split()[8]), int(counts.split()[0])
+    raise TestbedError(f"{record.name} has no rack {rack}: there are {', '.join(record.racks) or 'none'}")
+
+
 def _told(record: ClusterRecord, argv: list[str], lines: list[str]) -> None:
     try:
         batch(argv, lines)
@@ -193,6 +214,28 @@ def _in_network(process: HostProcess) -> list[str]:
 def _port(name: str) -> str:
     """The switch's end of a host's cable, by no word of iproute2's own; at most 15 letters."""
     return f"p-{name}"
+
+
+def _switch(rack: str | None) -> str:
+    """What a host's cable goes to."""
+    return "switch" if rack is None else f"s-{rack}"
+
+
+def _ends(rack: str) -> tuple[str, str]:
+    """A rack's link: the end at the cluster's switch, and the rack's own."""
+    return f"d-{rack}", f"u-{rack}"
+
+
+def _rack(rack: str) -> list[str]:
+    """A switch of its own, and its link to the cluster's."""
+    down, up = _ends(rack)
+    return [
+        f"link add name {_switch(rack)} type bridge",
+        f"link set {_switch(rack)} mtu {JUMBO_BYTES} up",
+        f"link add name {down} mtu {JUMBO_BYTES} type veth peer name {up} mtu {JUMBO_BYTES}",
+        f"link set {down} master switch up",
+        f"link set {up} master {_switch(rack)} up",
+    ]
 
 
 def _has_switch(site: HostProcess) -> bool:

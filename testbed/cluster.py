@@ -56,6 +56,8 @@ class Cluster:
         name: str | None = None,
         rate_bits_per_s: int | None = None,
         pool_bytes: int | None = None,
+        racks: Mapping[str, Sequence[str]] | None = None,
+        rack_rate_bits_per_s: int | None = None,
         tree: Path = Path("/"),
         users: Sequence[str] = USERS,
         shared: Sequence[Path] = (),
@@ -66,6 +68,7 @@ class Cluster:
         """
         `shared` and `writable` name what of the machine the hosts see; the repository is always shared,
         and so is the interpreter that runs this, if it lies where hosts have something of their own.
+        `racks` are hosts behind a link of their own, each with that rate.
         """
         wrong = [host for host in addresses if HOST.fullmatch(host) is None]
         if wrong:
@@ -86,6 +89,8 @@ class Cluster:
                 rate_bits_per_s=rate_bits_per_s,
                 addresses=dict(addresses),
                 users=tuple(users),
+                racks={rack: tuple(hosts) for rack, hosts in (racks or {}).items()},
+                rack_rate_bits_per_s=rack_rate_bits_per_s,
                 binds=tuple((str(path.resolve()), is_writable) for path, is_writable in shown),
                 notes={**(notes or {}), **({} if pool_bytes is None else {"pool_bytes": str(pool_bytes)})},
             ),
@@ -298,6 +303,10 @@ class Cluster:
     def set_rate(self, host: str, rate_bits_per_s: int) -> None:
         """Another rate for a host's link, in both directions, until its next boot."""
         births.set_rate(self.record, host, rate_bits_per_s)
+
+    def rack_bytes(self, rack: str) -> tuple[int, int]:
+        """What a rack's link has carried into it and out of it, with all headers."""
+        return births.rack_bytes(self.record, rack)
 
     def cut(self, host: str) -> None:
         """Pull the cable: from now on silence, not a reset."""

@@ -75,6 +75,11 @@ class PostgresServer:
         with suppress(TestbedError):
             self._run("pg_ctl", "-D", self._data, "-m", how, "-w", "-t", START_S, "stop")
 
+    def restart(self) -> None:
+        """Whatever has become of it."""
+        self.stop("immediate")
+        self.start()
+
     def kill(self) -> None:
         """As if the machine had died: nothing is given the time to end."""
         with suppress(OSError, ValueError):

@@ -86,6 +86,9 @@ class ClusterRecord:
     hosts: dict[str, HostProcess] = field(default_factory=dict)
     # What starts again when a host does, in this order.
     services: dict[str, tuple[HostService, ...]] = field(default_factory=dict)
+    # Hosts that stand together behind one link, and its rate.
+    racks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    rack_rate_bits_per_s: int | None = None
     # Settings that not every cluster has, as text: those of a batch system, and the size of pools.
     notes: dict[str, str] = field(default_factory=dict)
 
@@ -98,6 +101,10 @@ class ClusterRecord:
         """Of a file system of its own for each host's pool; None without one."""
         text = self.notes.get("pool_bytes")
         return None if text is None else int(text)
+
+    def rack_of(self, host: str) -> str | None:
+        """Where a host stands; None if it is on the cluster's own switch."""
+        return next((rack for rack, hosts in self.racks.items() if host in hosts), None)
 
     def is_kept(self) -> bool:
         """Whether it stays when its owner ends."""
@@ -136,6 +143,7 @@ def read(name: str) -> ClusterRecord:
             "users": tuple(found["users"]),
             "binds": tuple((path, is_writable) for path, is_writable in found["binds"]),
             "hosts": {host: HostProcess(**each) for host, each in found["hosts"].items()},
+            "racks": {rack: tuple(hosts) for rack, hosts in found.get("racks", {}).items()},
             "services": {host: tuple(map(_service, each)) for host, each in found["services"].items()},
         }
     )

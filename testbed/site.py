@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from outrider.cli.installing.common.shipped import shipped
 from outrider.cli.installing.slurm.files import SHIPPED
+from testbed.batchcluster import HostOptions
 from testbed.clustersite import (
     CACHEMGR,
     CONFIGURATION,
@@ -60,14 +61,18 @@ class OutriderSite(ClusterSite[SlurmCluster]):
 
 
 def site_cluster(
-    nodes: int, *, rate_bits_per_s: int, version: str | None = None, slurm_conf_lines: Sequence[str] = ()
+    nodes: int,
+    *,
+    version: str | None = None,
+    slurm_conf_lines: Sequence[str] = (),
+    **options: Unpack[HostOptions],
 ) -> SlurmCluster:
     """A cluster on which Outrider can be installed: slurmctld does not start without filter and hooks."""
     files = {f"{SLURM_LIBRARY}/{name}": shipped(path).decode() for name, path in SHIPPED.items()}
     return SlurmCluster(
         nodes=nodes,
-        rate_bits_per_s=rate_bits_per_s,
         version=version,
         slurm_conf_lines=[*SLURM_LINES, *slurm_conf_lines],
         files={**files, "/etc/slurm/job_submit.lua": shipped(SHIPPED["job_submit.lua"]).decode()},
+        **options,
     )

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 from tools.packages import tree
-from tools.packages.debian import MAINTAINER
 
 SPEC = tree.ROOT / "packaging/outrider.spec"
 
@@ -30,8 +28,6 @@ def built(target: Path, wheels: Path, version: str, epoch_s: int) -> Path:
         "outrider_tree": str(root),
         "outrider_version": version,
         "_source_date_epoch": str(epoch_s),
-        "packager": MAINTAINER,
-        "outrider_date": time.strftime("%a %b %d %Y", time.gmtime(epoch_s)),
     }
     for name, value in defines.items():
         command += ["--define", f"{name} {value}"]

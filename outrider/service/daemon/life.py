@@ -51,6 +51,7 @@ from outrider.service.settings import Settings
 from outrider.service.web.app import make_app
 from outrider.service.web.connections.munge import Munge
 from outrider.service.web.limits import Limits
+from outrider.store.place import is_database
 from outrider.store.records import Effect
 from outrider.store.store import Store
 
@@ -123,6 +124,9 @@ def serve(
     sockets = Sockets(config)
     try:
         policies = read_policy_book(config)
+        if is_database(config.store_path):
+            # What this head knew when it led, another one may know better.
+            FolderBoard(config.socket, log).clear()
         with leading(config, sockets, orders.stop, log, environment, accepts_loss=accepts_loss) as keeper:
             if keeper is not None:
                 _lead(config, keeper, policies, providers, sockets, orders, log, environment)

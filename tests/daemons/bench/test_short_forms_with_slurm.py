@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.daemons.bench.forms import measured
@@ -21,3 +23,11 @@ def test_short_form_runs_to_its_end(name: str, end: str) -> None:
     said = measured(name)
 
     assert end in said.splitlines()[-1]
+
+
+def test_link_of_a_rack_carries_an_image_once() -> None:
+    """Twice: to both racks at once, and to each its own, one of which comes from the mirror."""
+    found = re.findall(r"over the link of rack1 ([0-9.]+), rack2 ([0-9.]+)", measured("racks"))
+
+    assert len(found) == 2
+    assert all(0.99 < float(times) < 1.1 for pair in found for times in pair)

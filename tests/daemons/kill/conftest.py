@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemons.kill.loopdisk import need, run
+from tests.daemons.kill.loopdisk import in_memory
 from tests.daemons.kill.victim import Preloaded, Victim, short_folder
 
 MIB = 1 << 20
@@ -48,9 +48,5 @@ def make(folder: Path, preloaded: Preloaded) -> Iterator[Make]:
 @pytest.fixture
 def disk(folder: Path) -> Iterator[Path]:
     """A disk of some MiB."""
-    need("mount", "umount")
-    place = folder / "disk"
-    place.mkdir()
-    run("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place))
-    yield place
-    run("umount", "--lazy", str(place))
+    with in_memory(folder / "disk", "4m") as place:
+        yield place

@@ -1,4 +1,4 @@
-"""A small file system of its own in a file, mounted for a test."""
+"""Small file systems of their own, in a file or in memory, mounted for a test and filled by it."""
 
 from __future__ import annotations
 
@@ -41,6 +41,30 @@ def mounted(kind: str, folder: Path) -> Iterator[Path]:
     finally:
         run("umount", str(place))
         image.unlink()
+
+
+@contextmanager
+def in_memory(place: Path, size: str) -> Iterator[Path]:
+    """A disk of so many bytes, until the end of the block."""
+    need("mount", "umount")
+    place.mkdir()
+    run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place))
+    try:
+        yield place
+    finally:
+        run("umount", "--lazy", str(place))
+
+
+def fill(disk: Path) -> Path:
+    """A file that takes all the room there is."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(1 << 16)):
+                """Until the disk says no."""
+        except OSError:
+            return ballast
+    raise AssertionError("the disk is never full")
 
 
 def moved(image: Path, place: Path) -> None:

@@ -123,6 +123,13 @@ class Users:
             if each.is_alive():
                 self.load.failures.append("a user still waits")
 
+    def await_answers(self) -> None:
+        """On a busy machine the next break would come before those who waited have had their answers."""
+        before = self.load.counts["accepted"]
+        self._heads[0].victim.eventually(
+            "answers for all", lambda: self.load.counts["accepted"] >= before + len(self._threads)
+        )
+
     def _ask_on(self) -> None:
         doors = HeadDoors([SocketDoor(str(each.door)) for each in self._heads], ANSWER_S)
         client = Transport(doors, CLOCK, timeout_s=CLIENT_S)

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import io
 import statistics
 import sys
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from outrider.service.daemon.lead.standby import LOOK_S
+from outrider.service.daemon.world.board import FolderBoard
 from outrider.store.postgresql.leadership import STALE_S
+from testbed.records import TestbedError
+from tests.daemons.kill.loopdisk import fill, in_memory
 from tests.daemons.kill.pair import Pair, Users, pair_of_heads
 from tests.daemons.kill.victim import CLOCK, Preloaded
 from tests.daemons.kill.wires import Break
+from tests.unit.service.daemon.fakes import text_log
 
 PER_S = 20
 TAKEN_OVER_S = 10.0
 CALM_S = 1.0
 ROUNDS = 2
 UNIT_S = 0.02
+DISK = "160m"
+LOG_FILES = 20
 WAITED_S = STALE_S + LOOK_S
 
 
@@ -52,11 +61,12 @@ class Slowness:
 
 
 def killed(pair: Pair) -> float:
-    """SIGKILL to the leader; how long until another head promised."""
+    """SIGKILL to the leader; how long until a head promised: the other one, or the same, started again, if
+    that was faster."""
     leader = pair.await_leader()
     began_s = CLOCK.monotonic_s()
     leader.victim.kill()
-    pair.await_leader(leader)
+    pair.await_leader()
     return CLOCK.monotonic_s() - began_s
 
 
@@ -84,6 +94,7 @@ def rounds(pair: Pair, count: int) -> tuple[list[float], list[str], int]:
             # What is waited for by the clock is no shorter on a machine of one's own.
             took_s.append(min(wall_s, WAITED_S + max(0.0, wall_s - WAITED_S) / slowness.factor))
             pair.revive()
+            users.await_answers()
         CLOCK.sleep(CALM_S)
     pair.await_leader()
     sys.stdout.write(f"by the wall: median {statistics.median(walls_s):.1f} s, most {max(walls_s):.1f} s\n")
@@ -114,6 +125,9 @@ def test_a_hundred_times_a_standby_takes_over_in_time(preloaded: Preloaded) -> N
 def test_a_paused_leader_that_wakes_changes_nothing(preloaded: Preloaded) -> None:
     with pair_of_heads(preloaded) as pair, Users(pair.heads, pair.image, per_s=PER_S) as users:
         old = pair.await_leader()
+        board = Path(old.victim.socket).parent / "begin"
+        FolderBoard(str(old.victim.socket), text_log(io.StringIO())).tell([("w0-0", True)])
+        assert (board / "w0-0").exists()
         old.pause()
         new = pair.await_leader(old)
         before = pair.server.sql("SELECT epoch, head FROM leader")
@@ -122,6 +136,12 @@ def test_a_paused_leader_that_wakes_changes_nothing(preloaded: Preloaded) -> Non
         assert old.victim.reap() == 30, old.victim.last_words()
         assert pair.server.sql("SELECT epoch, head FROM leader") == before
         assert new.leads
+        old.start()
+        old.victim.eventually(
+            "its standing by", lambda: "stands by" in str(old.victim.asked("GET", "/v1/status"))
+        )
+        # Hooks on its machine believe no more what it knew as the leader.
+        assert not (board / "w0-0").exists()
         users.__exit__()
         assert pair.wrong(users.load) == []
 
@@ -137,6 +157,40 @@ def test_what_is_told_holds_when_the_server_is_restarted_or_dies(preloaded: Prel
         users.__exit__()
         assert pair.wrong(users.load) == []
         assert users.load.counts["accepted"] > PER_S
+
+
+def test_full_disk_of_the_database_costs_no_promise(preloaded: Preloaded, folder: Path) -> None:
+    """First its tables have no room to grow; then its log has none, and the server dies of that."""
+    with (
+        in_memory(folder / "data", DISK) as data,
+        pair_of_heads(preloaded, data=data) as pair,
+        Users(pair.heads, pair.image, per_s=PER_S) as users,
+    ):
+        leader = pair.await_leader()
+        ballast = fill(data)
+        leader.victim.eventually(
+            "words about it", lambda: "its disk has no room" in leader.victim.last_words()
+        )
+        with suppress(TestbedError):
+            # The files that it keeps for its log are used up one after the other.
+            for _ in range(LOG_FILES):
+                pair.server.sql("SELECT pg_create_restore_point('x'); SELECT pg_switch_wal()")
+        ballast.unlink()
+        pair.server.restart()
+        words = pair.server.log()
+        pair.await_leader()
+        before = users.load.counts["accepted"]
+        leader.victim.eventually("new promises", lambda: users.load.counts["accepted"] > before)
+        users.__exit__()
+        refused = [each for each in users.load.failures if "its disk has no room" in each]
+        found = set(pair.server.sql("SELECT name FROM reservations").split())
+        wrong = [each for each in pair.wrong(users.load) if each not in refused]
+
+    assert "PANIC" in words
+    assert wrong == []
+    # What was refused for want of room is not there.
+    names = {name.rpartition("-")[0] for name in found}
+    assert names.isdisjoint(each.partition(":")[0] for each in refused)
 
 
 @pytest.mark.parametrize("where", Break)

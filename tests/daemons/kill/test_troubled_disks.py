@@ -6,23 +6,11 @@ from pathlib import Path
 
 from tests.daemons.kill import verdicts
 from tests.daemons.kill.conftest import Make
-from tests.daemons.kill.loopdisk import mounted, moved, other_namespace, run
+from tests.daemons.kill.loopdisk import fill, mounted, moved, other_namespace, run
 from tests.daemons.kill.requests_of_tests import ask_for, names, states
 from tests.daemons.kill.victim import Answered, Gone, Victim
 
 MOST = 400
-
-
-def fill(disk: Path) -> Path:
-    """A file that takes all the room there is."""
-    ballast = disk / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while file.write(bytes(1 << 16)):
-                """Until the disk says no."""
-        except OSError:
-            return ballast
-    raise AssertionError("the disk is never full")
 
 
 def ask_until_refused(victim: Victim, image: Path, first: int) -> tuple[list[str], int, Answered]:

@@ -41,7 +41,7 @@ class SourceSection(Section):
     mirror_of: Name | None = Field(
         None,
         description="another source, whose public images at http and https addresses it has as well, at the "
-        "same paths of its first host: nodes fetch them from the one that has time",
+        "same paths of its first host: for a reservation nodes fetch them from the one that has time",
     )
 
 
@@ -166,13 +166,17 @@ def network_of(link: LinkSection) -> Network | None:
         return None
     source_of = {host: name for name, each in link.sources.items() for host in each.hosts}
 
+    def share_of(rate_bytes_per_s: int) -> int:
+        return rate_bytes_per_s * link.best_effort_bytes_per_s // link.rate_bytes_per_s
+
     def made(name: str, rate_bytes_per_s: int) -> NetworkLink:
-        share = rate_bytes_per_s * link.best_effort_bytes_per_s // link.rate_bytes_per_s
+        share = share_of(rate_bytes_per_s)
         one = link.transfer_rate_bytes_per_s or rate_bytes_per_s
         return NetworkLink(
             name=name,
             rate_bytes_per_s=max(1, rate_bytes_per_s - share),
             lanes=max(1, rate_bytes_per_s // one),
+            beside_bytes_per_s=share,
         )
 
     def source(uri: str) -> str:
@@ -192,6 +196,7 @@ def network_of(link: LinkSection) -> Network | None:
     for name, each in link.sources.items():
         if each.mirror_of is not None:
             mirrors[each.mirror_of] = (*mirrors.get(each.mirror_of, ()), sources[name])
+    node = link.node_rate_bytes_per_s
     return Network(
         site=made(SITE_LINK, link.rate_bytes_per_s),
         sources=sources,
@@ -199,6 +204,7 @@ def network_of(link: LinkSection) -> Network | None:
         groups={node: groups[name] for name, each in link.groups.items() for node in each.nodes},
         source_of=source,
         address_at=at_mirror,
-        node_rate_bytes_per_s=link.node_rate_bytes_per_s,
+        node_rate_bytes_per_s=None if node is None else max(1, node - share_of(node)),
+        node_beside_bytes_per_s=0 if node is None else share_of(node),
         spread_s=link.spread_s,
     )

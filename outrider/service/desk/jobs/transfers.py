@@ -6,11 +6,13 @@ down: after a restart jobs are looked at anew, and what has arrived stays.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cachemgr.base.shares import Share
 from outrider.core.images.pools import Life
 from outrider.core.links.best_effort import BestEffortLink, BestEffortTransfer, Slots, slots_of
+from outrider.core.links.network import BestEffortWay
 from outrider.core.model import TransferClass
 from outrider.service.desk.events import EventRouter, TransferBegun
 from outrider.service.desk.jobs.claims import Claims
@@ -20,7 +22,7 @@ from outrider.service.desk.nodes.sources import before_in_chain
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.reservations.transfers import DeadlineTransfers
 from outrider.service.desk.state.link_use import LinkUse
-from outrider.service.desk.state.site import Site
+from outrider.service.desk.state.site import Moving, Site
 from outrider.service.meter import Log, Meter
 
 TRICKLE_SHARE = 1_000
@@ -78,6 +80,8 @@ class BestEffortTransfers:
         self._moved: dict[int, tuple[int, int]] = {}
         """By transfer, the bytes that were left, and when that last changed."""
         self._gauges: dict[int, LinkUse] = {}
+        self._ways: dict[int, tuple[int, BestEffortWay]] = {}
+        """By transfer, what it crosses, and to how many nodes."""
         self._turn = _Turn(since_s=0, left_bytes=0)
         events.subscribe(TransferBegun, self._deadline_begun)
 
@@ -286,6 +290,7 @@ class BestEffortTransfers:
         self._rates.pop(cargo.number, None)
         self._moved.pop(cargo.number, None)
         self._gauges.pop(cargo.number, None)
+        self._ways.pop(cargo.number, None)
         if cargo.begun_s is not None and cargo.arrived:
             self._meter.count("outrider_link_bytes_total", by=cargo.image.size_bytes)
             seconds = self._site.now_s - cargo.begun_s
@@ -313,17 +318,36 @@ class BestEffortTransfers:
         following = site.book.link.next_start(site.now_s)
         return not self._is_taken() and (following is None or following[0] > site.now_s + GUARD_S)
 
-    def _is_taken(self) -> bool:
-        """Whether transfers with deadlines have the link, and take more than next to nothing of it."""
-        return any(not self._deadlines.is_idle(each) for each in self._site.moving.values())
+    def _is_taken(self, way: BestEffortWay | None = None) -> bool:
+        """Whether transfers with deadlines have the link, or any that is on the way, and take more than next
+        to nothing of it."""
+        return any(not self._deadlines.is_idle(each) for each in self._moving(way))
+
+    def _moving(self, way: BestEffortWay | None) -> Iterator[Moving]:
+        return (each for each in self._site.moving.values() if way is None or way.meets(each.transfer))
+
+    def _way(self, cargo: BestEffortTransfer) -> BestEffortWay | None:
+        """What a transfer crosses; None over the one link."""
+        network = self._site.settings.network
+        if network is None:
+            return None
+        count, way = self._ways.get(cargo.number, (0, None))
+        if way is None or count != len(cargo.nodes):
+            way = network.best_effort_way(cargo.image.uri, tuple(map(self._name, cargo.nodes)))
+            self._ways[cargo.number] = len(cargo.nodes), way
+        return way
+
+    def _whole_rate(self, cargo: BestEffortTransfer) -> int:
+        way = self._way(cargo)
+        return self.lane.rate_bytes_per_s if way is None else way.rate_bytes_per_s
 
     def _rate(self, cargo: BestEffortTransfer) -> int:
-        lane = self.lane
-        full = lane.rate_bytes_per_s
+        lane, way = self.lane, self._way(cargo)
+        full = self._whole_rate(cargo)
         trickle = full // TRICKLE_SHARE
-        if self._is_taken():
-            full = max(lane.beside_rate_bytes_per_s, trickle)
-        elif self._site.moving:
+        if self._is_taken(way):
+            full = max(lane.beside_rate_bytes_per_s if way is None else way.beside_bytes_per_s, trickle)
+        elif any(self._moving(way)):
             full -= full // ROOM_SHARE
         if cargo in lane.aside:
             full //= ASIDE_SHARE * len(lane.aside)
@@ -346,7 +370,7 @@ class BestEffortTransfers:
 
     def _is_stuck(self, cargo: BestEffortTransfer) -> bool:
         """Whether next to nothing comes of what it may take."""
-        if self._rates[cargo.number] * TRICKLE_SHARE <= self.lane.rate_bytes_per_s:
+        if self._rates[cargo.number] * TRICKLE_SHARE <= self._whole_rate(cargo):
             return cargo in self.lane.aside
         is_unheard = self._site.now_s - self._moved[cargo.number][1] >= STUCK_S
         return self._gauges[cargo.number].is_idle or is_unheard

@@ -12,6 +12,8 @@ from typing import TypeVar
 from outrider.service.desk.nodes.state import Need, NodeStatus
 from outrider.service.ports import Relay, Source
 
+MOST_UPSTREAM = 2
+"""So many of the nodes before it is a node told of: whoever is nearer has what those further up have, too."""
 T = TypeVar("T", int, str)
 
 
@@ -36,8 +38,8 @@ def sources(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) 
     upstream = planned.upstream
     before = [name for name in upstream if _can_send(statuses, name) and _may_take(statuses[name], need)]
     others = _others(statuses, status, need) if need.failures else []
-    near = [Relay(node=name, digest=need.digest) for name in before[:2]]
-    far = [Relay(node=name, digest=need.digest) for name in others[:2] if name not in before[:2]]
+    near = [Relay(node=name, digest=need.digest) for name in before[:MOST_UPSTREAM]]
+    far = [Relay(node=name, digest=need.digest) for name in others[:2] if name not in before[:MOST_UPSTREAM]]
     if need.failures % 2:
         # Something is wrong with the way that was tried: begin at the other end.
         return (need.uri, *far, *near)

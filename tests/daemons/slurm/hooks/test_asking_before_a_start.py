@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from outrider_client.doors import LEADER_HEADER
+from outrider_client.munge import hash_request
 from tests.daemons.node.daemons import CLOCK, needs_root
 from tests.daemons.slurm.hooks.node import Node, answered, node, verdict
 
@@ -61,6 +63,44 @@ def test_job_waits_only_if_the_service_says_so(head: Node) -> None:
     question = wait[1][0]
     assert question.startswith(b"POST /v1/starting HTTP/1.0\r\n")
     assert json.loads(question.partition(b"\r\n\r\n")[2]) == {"job": "17", "nodes": ["n1", "n2", "n3"]}
+
+
+def test_head_that_leads_is_asked_where_this_one_stands_by(head: Node) -> None:
+    """As `outrider_client` would: another machine believes nobody but MUNGE."""
+    body = json.dumps({"job": "17", "nodes": ["n1", "n2", "n3"]}, separators=(",", ":")).encode()
+    program, payload = head.folder / "munge", head.folder / "payload"
+    program.write_text(f"#!/bin/sh\n/usr/bin/cat >{payload}\necho MUNGE:word:\n")
+    program.chmod(0o755)
+    head.patch("PrologSlurmctld", '"/usr/bin/munge"', f'"{program}"')
+    with socket.create_server(("127.0.0.1", 0)) as leader:
+        leader.settimeout(20)
+        heard: list[bytes] = []
+
+        def lead() -> None:
+            connection, _ = leader.accept()
+            with connection:
+                heard.append(connection.recv(1 << 20))
+                connection.sendall(verdict("wait"))
+
+        thread = threading.Thread(target=lead)
+        thread.start()
+        address = f"127.0.0.1:{leader.getsockname()[1]}"
+        status, _ = asked(head, f"HTTP/1.1 503 x\r\n{LEADER_HEADER}: {address}\r\n\r\n{{}}".encode())
+        thread.join()
+
+    assert status == 1
+    assert b"\r\nAuthorization: MUNGE MUNGE:word:\r\n" in heard[0]
+    assert heard[0].endswith(b"\r\n\r\n" + body)
+    assert payload.read_text() == hash_request("POST", "/v1/starting", "", body)
+
+
+def test_job_begins_where_nobody_leads(head: Node) -> None:
+    nobody, dead = (
+        asked(head, f"HTTP/1.1 503 x\r\n{more}\r\n{{}}".encode())
+        for more in ("", f"{LEADER_HEADER}: 127.0.0.1:1\r\n")
+    )
+
+    assert (nobody[0], dead[0]) == (0, 0)
 
 
 def begun(head: Node, **changes: str) -> tuple[int, list[str]]:

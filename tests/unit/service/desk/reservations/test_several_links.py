@@ -110,7 +110,8 @@ def test_links_carry_as_many_at_a_time_as_the_rate_of_one_allows(tmp_path: Path)
         4,
         1,
     )
-    assert found.rate("https://x/", ("n3",)) == 30_000_000
+    # A tenth of what a node takes is best effort's, too.
+    assert found.rate("https://x/", ("n3",)) == 27_000_000
 
 
 @pytest.mark.parametrize(
@@ -260,3 +261,35 @@ def test_two_images_of_one_source_come_from_it_and_its_mirror_at_once(tmp_path: 
     own = "https://far.example.org/"
     assert sorted(fetches, key=len) == [(f"{own}a",), ("https://twin.example.org:8000/b", f"{own}b")]
     assert set(states) <= {"ready", "active"}
+
+
+def rates(sandbox: Sandbox, image: str) -> set[int | None]:
+    """With what an image may come to nodes now."""
+    coming = [each.fetch for pool in sandbox.pools.values() for each in pool.arriving.values()]
+    return {each.rate_bytes_per_s for each in coming if str(each.sources[-1]).endswith(f"/{image}")}
+
+
+def test_best_effort_takes_of_a_slow_link_what_no_deadline_was_promised(tmp_path: Path) -> None:
+    """All that its server's link has, half of link.rate, while nothing with a deadline needs the same links;
+    then a tenth of that, and not of link.rate, which would be missing elsewhere."""
+    text = CONFIG.replace("far.example.org", "images.example.org")
+    sandbox = Sandbox(tmp_path, settings=settings(tmp_path, text))
+    sandbox.sizes["https://images.example.org/job"] = 1_000 * RATE
+    sandbox.submit("job", eligible=("n3",))
+    sandbox.sleep(40)
+    alone = rates(sandbox, "job")
+    asked: dict[str, Any] = {"server": "near.example.org", "size_bytes": 30 * RATE}
+    elsewhere = reserve(sandbox, name="e", image="e", nodes=1, start="now+2minutes", **asked)
+    sandbox.sleep(30)
+    assert moving(sandbox)["e"][0] == "running"
+    beside_another_rack = rates(sandbox, "job")
+    sandbox.sleep(200)
+    everywhere = reserve(sandbox, name="w", image="w", nodes=3, start="now+2minutes", **asked)
+    sandbox.sleep(30)
+    on_the_same_nodes = rates(sandbox, "job")
+    sandbox.close()
+
+    # The job's is n3, in the other rack than the first two.
+    assert elsewhere.nodes in ("n1", "n2")
+    assert everywhere.nodes not in ("n[1-2]", "n1", "n2")
+    assert (alone, beside_another_rack, on_the_same_nodes) == ({50_000_000}, {50_000_000}, {5_000_000})
