@@ -28,7 +28,7 @@ def switch_routes(asker: Asker) -> APIRouter:
         check_admin(caller)
         request = DecideSwitch(
             is_plan=body.is_plan,
-            drained=understand_nodes(body.drained, "drained"),
+            drained=understand_nodes("drained", body.drained),
             fences=tuple(sorted(body.fences.items())),
             explain=body.explain,
         )
