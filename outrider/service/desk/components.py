@@ -136,10 +136,9 @@ def make_components(
     execution = PlanExecution(site, node_orders, agenda, deadlines, alarms, events, log, meter)
     copies = ReservationCopies(site, node_orders, execution, alarms, troubles, events, log)
     repair = ReservationRepair(site, node_orders, admission, execution, copies, alarms, troubles, log)
-    watch = NodeWatch(site, node_orders, agenda)
+    watch, orders = NodeWatch(site, node_orders, agenda), JobOrders(site, node_orders, is_carrying, log)
     lifecycle = ReservationLifecycle(site, agenda, admission, execution, alarms, troubles, watch, log, meter)
     best_effort = BestEffortTransfers(site, node_orders, deadlines, events, log, meter)
-    orders = JobOrders(site, node_orders, is_carrying, log)
     jobs = JobManager(
         site,
         node_orders,

@@ -13,7 +13,7 @@ RUNS, DONE, FAILED = "runs", "done", "failed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class DecidedStep:
     """One action; `state` is `waits`, `runs` or `done`."""
 
     stage: int
@@ -40,7 +40,7 @@ class SwitchDecision:
     ended_s: int | None = None
     cost_mib: int = 0
     bound_mib: int = 0
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DecidedStep, ...] = ()
     drained: tuple[str, ...] = ()
     fences: dict[str, str] = field(default_factory=dict)
     attempts: int = 1
@@ -74,7 +74,7 @@ def read_switch(text: str | None) -> SwitchDecision:
         found = json.loads(text)
         if found.pop("version") != VERSION:
             raise ValueError("of another version")
-        found["steps"] = tuple(Step(**each) for each in found["steps"])
+        found["steps"] = tuple(DecidedStep(**each) for each in found["steps"])
         for name in ("drained", "asleep", "acted"):
             found[name] = tuple(found[name])
         return SwitchDecision(**found)

@@ -26,7 +26,7 @@ from outrider.service.desk.switch.decision import (
     DONE,
     FAILED,
     RUNS,
-    Step,
+    DecidedStep,
     SwitchDecision,
     read_switch,
     write_switch,
@@ -149,7 +149,7 @@ class SiteSwitches:
             acted=last.acted,
         )
 
-    def _steps(self, fleet: Fleet, switch: Switch) -> Iterable[Step]:
+    def _steps(self, fleet: Fleet, switch: Switch) -> Iterable[DecidedStep]:
         """The plan's actions as what is asked for each job; the batch system itself starts what waits."""
         nodes = [node.name for node in fleet.situation.nodes]
         for stage, actions in enumerate(switch.plan.stages, 1):
@@ -172,7 +172,7 @@ class SiteSwitches:
                     pause_s = expected_pause_s(self._site, job, is_running=False)
                 elif action.kind is not ActionKind.RUN:
                     pause_s = saving_s(self._site.settings, memory_bytes)
-                yield Step(
+                yield DecidedStep(
                     stage=stage,
                     kind=action.kind.value,
                     job=key,
@@ -230,13 +230,13 @@ class SiteSwitches:
         elif decision != before:
             self._keep(decision)
 
-    def _stage_of(self, steps: Sequence[Step]) -> int | None:
+    def _stage_of(self, steps: Sequence[DecidedStep]) -> int | None:
         """The first stage that is not done; None if all are."""
         return min(
             (each.stage for each in steps if each.state != "done" and each.kind != "run"), default=None
         )
 
-    def _ordered(self, steps: list[Step], stage: int) -> tuple[list[Step], str]:
+    def _ordered(self, steps: list[DecidedStep], stage: int) -> tuple[list[DecidedStep], str]:
         """What waits in this stage is asked for; in words what cannot be."""
         found = []
         for each in steps:
@@ -248,7 +248,7 @@ class SiteSwitches:
                 found.append(each)
         return found, ""
 
-    def _order(self, step: Step) -> str:
+    def _order(self, step: DecidedStep) -> str:
         """Ask for it. Why that cannot be; nothing if it is asked for."""
         site, entry = self._site, self._entries.get(step.job)
         if entry is None:
@@ -273,7 +273,7 @@ class SiteSwitches:
             site.note("machine", f"job {job.key}", "resumed", f"by {who}", uid=job.uid)
         return ""
 
-    def _looked_at(self, step: Step, sight: Sight) -> Step:
+    def _looked_at(self, step: DecidedStep, sight: Sight) -> DecidedStep:
         """Whether a step that was asked for is done."""
         if step.state != "runs":
             return step
