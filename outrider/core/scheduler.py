@@ -17,6 +17,7 @@ from outrider.core.besteffort.lending import OpenLease, is_clearable_within
 from outrider.core.besteffort.queue import BestEffortQueue
 from outrider.core.besteffort.suspension_notice import busy_until, give_back, hold_nodes
 from outrider.core.besteffort.yielding import gentlest
+from outrider.core.leases.adaptive import AdaptiveShare, SteeringRules
 from outrider.core.leases.admission import AdmissionPolicy, WithinMaximumRate, first_refusal, price_of
 from outrider.core.leases.pricing import PriceList
 from outrider.core.model import Reservation, Workspace
@@ -51,6 +52,8 @@ class LeaseRules:
     is_moving: bool = False
     """Whether deadline leases that have not begun are moved, and split if they may yield."""
     admission: tuple[AdmissionPolicy, ...] = ()
+    steering: SteeringRules | None = None
+    """By which the share of reservations adapts to what users do; None: it does not."""
     prices: PriceList | None = None
     preemption: PreemptionRules | None = None
     """Whose reservations yield to whose, among those that may; None: nobody's."""
@@ -83,8 +86,11 @@ class DecidedTogether:
 class _Review:
     """Asks the site's policies about plans, and remembers the price of the last one."""
 
-    def __init__(self, rules: LeaseRules, view: CoreSiteView, now_s: int) -> None:
+    def __init__(
+        self, rules: LeaseRules, steering: AdaptiveShare | None, view: CoreSiteView, now_s: int
+    ) -> None:
         self._rules, self._view, self._now_s = rules, view, now_s
+        self._asked = (*rules.admission, steering) if steering is not None else rules.admission
         self.price: int | None = None
         self.is_too_dear = False
         self.prices: dict[str, int] = {}
@@ -93,7 +99,7 @@ class _Review:
         rules, view, now_s = self._rules, self._view, self._now_s
         lease = view.lease(plan)
         self.price, self.is_too_dear = None, False
-        words = first_refusal(rules.admission, lease, view, now_s)
+        words = first_refusal(self._asked, lease, view, now_s)
         if words or rules.prices is None:
             return words
         self.price = self.prices[plan.workspace.name] = price_of(rules.prices, lease, view, now_s)
@@ -116,12 +122,16 @@ class Scheduler:
         self.board = QueueBoard(book, rules)
         self.queue = BestEffortQueue(self.board)
         self.leases = leases or LeaseRules()
+        steering = self.leases.steering
+        self.steering = AdaptiveShare(steering) if steering is not None else None
         self.view = CoreSiteView(book, self.queue)
         self.policy = policy
         self.choice: Choice | None = None
         """Of the nodes of a plan, by whoever knows of best effort that is not queued here."""
         self.open_leases: dict[str, OpenLease] = {}
         """Those whose event has not come yet."""
+        self.came = 0
+        """How much best effort was ever handed in."""
         self._forgotten_s = 0
 
     def what_if(self, workspace: Workspace, now_s: int) -> ReservationPlan | Rejected:
@@ -147,7 +157,7 @@ class Scheduler:
         book = self.book
         book.links.pass_until(now_s)
         holds = hold_nodes(self.board, now_s)
-        review = _Review(self.leases, self.view, now_s)
+        review = _Review(self.leases, self.steering, self.view, now_s)
         decide = assess if is_plan else admit
         admission = decide(
             book,
@@ -218,7 +228,7 @@ class Scheduler:
         book = self.book
         book.links.pass_until(now_s)
         holds = hold_nodes(self.board, now_s)
-        review = _Review(self.leases, self.view, now_s)
+        review = _Review(self.leases, self.steering, self.view, now_s)
         admit_all = admit_roles if is_one_start else admit_each
         answer = admit_all(book, workspaces, now_s, policy=self.policy, review=review)
         give_back(self.board, holds)
@@ -292,6 +302,8 @@ class Scheduler:
     def end_reservation(self, name: str, now_s: int) -> None:
         """A reservation is cancelled, or its user is done before its end, or it is over."""
         entry = self.book.entries[name]
+        if self.steering is not None:
+            self.steering.ended(*self.view.booked_and_used(entry, now_s))
         self.open_leases.pop(name, None)
         lent, _ = self.board.lent.pop(name, ((), ()))
         # As long as it is lent it is in the book alone.
@@ -334,6 +346,8 @@ class Scheduler:
         if order is not None and order.spares(workspace.owner):
             workspace = replace(workspace, is_preemptible=False)
         self.queue.submit(workspace, now_s)
+        self.came += 1
+        self.watch(len(self.queue.waiting), self.came, now_s)
         return True
 
     def schedule(self, now_s: int) -> list[BestEffortRun]:
@@ -343,7 +357,14 @@ class Scheduler:
             self._forgotten_s = now_s
             self.book.timeline.forget_before(now_s)
             self.board.everything.forget_before(now_s)
-        return self.queue.schedule(now_s)
+        placed = self.queue.schedule(now_s)
+        self.watch(len(self.queue.waiting), self.came, now_s)
+        return placed
+
+    def watch(self, waiting: int, came: int, now_s: int) -> None:
+        """So many jobs wait, of so many that have come: what a share that adapts learns from."""
+        if self.steering is not None:
+            self.steering.look(waiting, came, self.view.units, now_s)
 
 
 def _may_be_helped(answer: Rejected) -> bool:

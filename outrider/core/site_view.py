@@ -9,7 +9,7 @@ from outrider.core.besteffort.queue import BestEffortQueue
 from outrider.core.leases.admission import PlannedLease
 from outrider.core.model import Workspace
 from outrider.core.nodes.node_timeline import FOREVER
-from outrider.core.reservations.book import Book, ReservationPlan
+from outrider.core.reservations.book import Book, BookEntry, ReservationPlan
 
 
 def unit_of(names: Iterable[str]) -> str:
@@ -42,6 +42,14 @@ class CoreSiteView:
         for entry in self._book.entries.values():
             if entry.reservation.start_s < end_s and start_s < entry.end_s:
                 yield self._planned(entry.reservation.workspace, entry.spans())
+
+    def booked_and_used(self, entry: BookEntry, now_s: int) -> tuple[int, int]:
+        """What a lease that ends now had booked, and has used, in units times seconds."""
+        workspace = entry.reservation.workspace
+        units = workspace.instances * workspace.resources[self.unit]
+        spans = entry.spans()
+        used_s = sum(max(0, min(end_s, now_s) - start_s) for start_s, end_s in spans)
+        return units * sum(end_s - start_s for start_s, end_s in spans), units * used_s
 
     def queue_slowdown_percent(self, extra: PlannedLease, now_s: int) -> int:
         """The mean bounded slowdown of best effort if the lease were accepted, as is predicted now."""

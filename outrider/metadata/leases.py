@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from outrider.core.leases import admission, nodes, preemption, pricing
+from outrider.core.leases import adaptive, admission, nodes, preemption, pricing
 from outrider.core.model import Workspace
 from outrider.metadata.errors import MetadataError, shown
 from outrider.metadata.fields import Account, Duration, Name, Share
@@ -24,6 +24,7 @@ GROUP = "outrider.lease_policies"
 MOST_POLICIES = 100
 
 _Listed = Field((), max_length=MOST_POLICIES, strict=False)
+Price = Annotated[int, Field(ge=0, le=10**9)]
 Options = dict[str, str | int | bool]
 
 
@@ -123,12 +124,41 @@ class PricingSection(Section):
         return self
 
 
+class AdaptiveSection(Section):
+    """A share of each hour that follows what users do, towards what the site says is worth most."""
+
+    booked: Price = Field(0, description="what an hour of a node brings that a reservation books")
+    used: Price = Field(0, description="what an hour of a node brings that is used, by reservation or job")
+    waiting: Price = Field(0, description="what an hour costs in which one job waits")
+    lowest_percent: Share = Field(0, alias="lowest", description="the share never falls below")
+    highest_percent: Share = Field(100, alias="highest", description="and never rises above")
+    start_percent: Share = Field(50, alias="start", description="the share at first, and after a restart")
+    step_percent: Share = Field(10, alias="step", description="by how much it moves at once")
+    every_s: Duration = Field(3600, alias="every", description="how often it may move")
+    memory_s: Duration = Field(2 * 86_400, alias="memory", description="how long what is seen counts")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if not self.booked and not self.used and not self.waiting:
+            contradiction("without a price nothing is steered to: give booked, used or waiting", "booked")
+        if not self.lowest_percent <= self.start_percent <= self.highest_percent:
+            contradiction("lowest, start and highest do not rise", "start")
+        if not self.step_percent:
+            contradiction("a step of nothing never moves it", "step")
+        if min(self.every_s, self.memory_s) < 1:
+            contradiction("every and memory are a second or more", "every")
+        return self
+
+
 class LeasesSection(Section):
     """What is accepted, who yields, which nodes are taken and what it costs."""
 
     accept: Literal["all", "none"] = Field("all", description="none: no reservation is accepted")
     hour_share_percent: Share | None = Field(
         None, alias="hour_share", description="how much of each hour of the machine may be reserved"
+    )
+    adaptive: AdaptiveSection | None = Field(
+        None, description="a share of each hour that adapts to what users do"
     )
     most_slowdown_percent: int | None = Field(
         None,
@@ -177,6 +207,21 @@ def admission_policies(section: LeasesSection) -> tuple[admission.AdmissionPolic
     for each in section.admission:
         found.append(_brought(each, "refuse"))
     return tuple(found)
+
+
+def steering_rules(section: AdaptiveSection) -> adaptive.SteeringRules:
+    """By which the share of reservations adapts."""
+    return adaptive.SteeringRules(
+        booked=section.booked,
+        used=section.used,
+        waiting=section.waiting,
+        lowest_percent=section.lowest_percent,
+        highest_percent=section.highest_percent,
+        start_percent=section.start_percent,
+        step_percent=section.step_percent,
+        every_s=section.every_s,
+        memory_s=section.memory_s,
+    )
 
 
 def preemption_order(section: PreemptionSection) -> preemption.PreemptionOrder:

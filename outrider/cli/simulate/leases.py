@@ -31,7 +31,12 @@ systems
   checkpoint  jobs that save themselves: what was not saved is done again
   requeue     jobs that are killed for a reservation that was accepted later, and begun anew
   plain       jobs of Slurm's own backfill, none of which is disturbed
-policies      all, none, hour-share=N (of each hour in per cent), protect=N (predicted mean bounded slowdown)
+policies
+  all, none     accept all that there is room for, or nothing
+  hour-share=N  reservations have N % of each hour at most
+  protect=N     while the predicted mean bounded slowdown of best effort stays below N
+  adaptive=N    a share that follows what is worth more, if an hour of a waiting job costs N hours of a node
+  overbook=N    beyond the machine, for the time of no-shows; a promise is broken with N % at most
 users
   steadfast     ask once                      falling-back  hand in the same as best effort if refused
   insistent     ask for later starts          choosing      take what was better lately, as falling-back
@@ -69,6 +74,9 @@ def add(commands: Subparsers) -> None:
     wishes.add_argument("--premium", type=not_negative, action="append", metavar="PERCENT",
                         help="of its length, by which a reservation is dearer than best effort, to who "
                         f"chooses; {many} (default: 50)")  # fmt: skip
+    wishes.add_argument("--waiting-price", type=not_negative, default=10, metavar="N",
+                        help="hours of a node in a reservation that an hour of a waiting job costs, in the "
+                        "metric worth (default: 10)")  # fmt: skip
     _add_site(parser, many)
     runs = parser.add_argument_group("runs and output")
     runs.add_argument("--seeds", type=positive, default=DEFAULT_SEEDS, metavar="N",
@@ -143,6 +151,7 @@ def cases(arguments: argparse.Namespace) -> list[LeaseCase]:
                 policy=policy,
                 users=users,
                 premium_percent=premium,
+                waiting_price=arguments.waiting_price,
                 images=arguments.images,
                 terms=terms,
             )

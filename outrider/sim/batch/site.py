@@ -69,6 +69,7 @@ class BatchSite(Simulation):
         self._queue = BatchQueue(nodes, starter)
         self._running: dict[str, RunningJob] = {}
         self._seen: dict[str, Blocked] = {}
+        self._came = 0
         self.requeued: dict[str, int] = {}
         """How often each job was sent back."""
         super().__init__(replace(setup, has_images=False, slowdown_percent=0), nodes, trace)
@@ -116,6 +117,8 @@ class BatchSite(Simulation):
 
     def _waiting_again(self, job: SimulatedJob) -> None:
         self._queue.submit(job, self.now_s)
+        self._came += 1
+        self.scheduler.watch(self._queue.waiting, self._came, self.now_s)
         self._wake()
 
     def _cancel(self, submission: TraceSubmission) -> None:
@@ -146,6 +149,7 @@ class BatchSite(Simulation):
         self._see_reservations()
         self._queue.seen(self.now_s)
         walk = self._queue.decide(self.now_s)
+        self.scheduler.watch(self._queue.waiting, self._came, self.now_s)
         for name, place in walk.starts.items():
             job, nodes = self._queue.job(name), self._queue.names(place.nodes)
             start_s = self.now_s + self._delays.start_s

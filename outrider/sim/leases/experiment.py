@@ -33,6 +33,7 @@ class LeaseCase:
     policy: str = "all"
     users: str = "steadfast"
     premium_percent: int = 50
+    waiting_price: int = 10
     images: int = 0
     terms: SystemTerms = field(default_factory=SystemTerms)
     seed: int = 1
@@ -75,6 +76,7 @@ def run_case(case: LeaseCase) -> LeaseMeasures:
         length_s=length_s,
         lost=world.lost if isinstance(world, LeaseBatchSite) else (),
         rate_bytes_per_s=world.setup.rate_bytes_per_s,
+        waiting_price=case.waiting_price,
     )
 
 

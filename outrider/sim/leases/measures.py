@@ -22,7 +22,9 @@ class LeaseMeasures:
 
     `served` is the metric for both kinds: the mean, weighed by asked node-seconds, of what each got. A job
     gets one over its bounded slowdown; who wanted a reservation the same, counted from when he wanted it,
-    thus 1 for one that was kept; who got nothing, 0.
+    thus 1 for one that was kept; who got nothing, 0. `booked` is what accepted reservations had booked, in
+    per cent of the machine, and `queue` how many jobs wait on average; `worth` is the one less the other at
+    the site's price: what adaptive admission steers to.
     """
 
     jobs: int
@@ -42,6 +44,11 @@ class LeaseMeasures:
     resuming: float
     lost: float
     transferring: float
+    booked: float
+    queue: float
+    worth: float
+    overbooked: int
+    broken: int
 
 
 METRICS = tuple(name for name in LeaseMeasures.__slots__ if name != "jobs")
@@ -55,8 +62,10 @@ def measure_leases(
     length_s: int,
     lost: Sequence[tuple[int, int, int]] = (),
     rate_bytes_per_s: int,
+    waiting_price: int = 10,
 ) -> LeaseMeasures:
-    """`lost` is work that was killed: nodes, from when, until when."""
+    """`lost` is work that was killed: nodes, from when, until when. `waiting_price` is what an hour of a
+    waiting job costs, in hours of a node in a lease."""
     done = {run.workspace: run for run in outcome.done}
     ran = [(job, done[job.workspace.name]) for job in jobs if job.workspace.name in done]
     if not ran:
@@ -69,6 +78,11 @@ def measure_leases(
     accepted = sum(story.start_s is not None for story in asked)
     shares = _shares(outcome, lost, length_s)
     link_s = outcome.moved_bytes / rate_bytes_per_s
+    node_s = len(outcome.nodes) * length_s
+    booked = (
+        100 * sum(each.instances * each.duration_s for each in asked if each.start_s is not None) / node_s
+    )
+    queue = sum(run.start_s - job.at_s for job, run in ran) / length_s
     return LeaseMeasures(
         jobs=len(ran),
         all_best_effort_h=max(run.end_s for _, run in ran) / 3600,
@@ -81,6 +95,11 @@ def measure_leases(
         acceptance=100 * accepted / len(asked) if asked else 0.0,
         served=100 * sum(weight * part for weight, part in got) / weights,
         transferring=100 * link_s / max(1, outcome.end_s),
+        booked=booked,
+        queue=queue,
+        worth=booked - 100 * waiting_price * queue / len(outcome.nodes),
+        overbooked=sum(story.was_overbooked for story in asked),
+        broken=sum(story.was_broken for story in asked),
         **shares,
     )
 

@@ -15,13 +15,14 @@ from itertools import product
 from pathlib import Path
 
 from outrider.sim.experiments.parallel import Progress, in_parallel
+from outrider.sim.leases.cluster import on_cluster
 from outrider.sim.leases.experiment import LeaseCase, LeaseRow, alone, row_of, run_case
 from outrider.sim.leases.injection import HOURS, SIZES, WORK_PERCENTS, Injection
 from outrider.sim.leases.measures import LeaseMeasures
 from outrider.sim.leases.systems import SystemTerms, check
 from outrider.sim.leases.users import MODELS
 
-VERSION = 1
+VERSION = 2
 """Of what a run's file means: results of another one are not taken."""
 
 _LISTS: dict[str, tuple[object, ...]] = {
@@ -33,8 +34,20 @@ _LISTS: dict[str, tuple[object, ...]] = {
     "users": MODELS,
     "premiums": (50,),
 }
-_NUMBERS = {"from_day": 30, "days": 30, "processors_per_node": 1, "images": 0, "seeds": 1, "first_seed": 1}
+_NUMBERS = {
+    "from_day": 30,
+    "days": 30,
+    "processors_per_node": 1,
+    "images": 0,
+    "waiting_price": 10,
+    "seeds": 1,
+    "first_seed": 1,
+}
 _WISHES = {"notice_h": 24, "no_show_percent": 0, "early_percent": 0}
+
+
+JOBS = 4
+"""Of a batch system, unless another number is asked for."""
 
 
 class SweepError(ValueError):
@@ -67,6 +80,7 @@ def cases_of(given: Mapping[str, object], folder: Path) -> tuple[list[LeaseCase]
                 days=numbers["days"],
                 processors_per_node=numbers["processors_per_node"],
                 images=numbers["images"],
+                waiting_price=numbers["waiting_price"],
                 injection=Injection(
                     work_percent=_whole("work", work),
                     hours=_whole("hours", hours),
@@ -154,9 +168,13 @@ def sweep(
     *,
     part: tuple[int, int] = (1, 1),
     workers: int | None = None,
+    engine: str | None = None,
     on_progress: Progress | None = None,
 ) -> int:
-    """Do what is not done yet of a part of the runs; how many there were to do."""
+    """Do what is not done yet of a part of the runs; how many there were to do.
+
+    With an engine `workers` jobs of a batch system do it, else as many processes of this machine.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     number, parts = part
     own = runs_of(cases, seeds)[number - 1 :: parts]
@@ -169,8 +187,11 @@ def sweep(
         if on_progress is not None:
             on_progress(already + done, len(own))
 
-    if missing:
-        in_parallel(do_run, [(each, folder) for each in missing], workers=workers, on_progress=tell)
+    pieces = [(each, folder) for each in missing]
+    if missing and engine is not None:
+        on_cluster(engine, do_run, pieces, jobs=workers or JOBS, on_progress=tell)
+    elif missing:
+        in_parallel(do_run, pieces, workers=workers, on_progress=tell)
     return len(missing)
 
 

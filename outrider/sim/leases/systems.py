@@ -16,12 +16,9 @@ from dataclasses import dataclass, replace
 
 from outrider.core.besteffort.jobs.schedule import ScheduleRules
 from outrider.core.besteffort.suspension import SuspensionRules
-from outrider.core.leases.admission import (
-    AcceptNone,
-    AdmissionPolicy,
-    HourShare,
-    ProtectBestEffort,
-)
+from outrider.core.leases.adaptive import SteeringRules
+from outrider.core.leases.admission import AcceptNone, HourShare, PlannedLease, ProtectBestEffort
+from outrider.core.leases.overbooking import Overbooking
 from outrider.core.model import Reservation
 from outrider.core.scheduler import LeaseRules
 from outrider.sim.batch.site import BatchSite, RunningJob
@@ -33,7 +30,10 @@ from outrider.sim.world import EventOrder, Simulation
 
 SYSTEMS = ("suspend", "migrate", "whole", "checkpoint", "requeue", "plain")
 JOB_SYSTEMS = ("requeue", "plain")
-POLICIES = ("all", "none", "hour-share=N", "protect=N")
+STANDBY_SYSTEMS = ("suspend", "migrate")
+POLICIES = ("all", "none", "hour-share=N", "protect=N", "adaptive=N", "overbook=N")
+STANDBY_LATER_S = 600
+"""How much later than it was wanted one on standby may begin: best effort has to leave first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,20 +53,36 @@ class SystemTerms:
             raise ValueError("rates and the time between checkpoints are 1 or more, a slowdown 0 or more")
 
 
-def admission(policy: str) -> tuple[AdmissionPolicy, ...]:
-    """A policy by its name: `hour-share=25` has leases on 25 % of each hour at most, `protect=20` keeps the
-    predicted mean bounded slowdown of best effort at 20 or below."""
-    name, _, value = policy.partition("=")
-    if policy == "all":
-        return ()
-    if policy == "none":
-        return (AcceptNone(),)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeasePolicy:
+    """What a policy's name means."""
+
+    rules: LeaseRules
+    risk_percent: int | None = None
+    """How likely it may be that the promise of a lease on standby is broken; None: there is no standby."""
+
+
+def policy_of(name: str) -> LeasePolicy:
+    """`hour-share=25` has leases on 25 % of each hour at most, `protect=20` keeps the predicted mean bounded
+    slowdown of best effort at 20 or below, `adaptive=10` moves the share of leases by what is worth more if
+    an hour in which a job waits costs what ten hours of a node in a lease bring, and `overbook=5` puts leases
+    on standby whose promise is broken with a probability of 5 % at most."""
+    kind, _, value = name.partition("=")
+    if name == "all":
+        return LeasePolicy(rules=LeaseRules(is_moving=True))
+    if name == "none":
+        return LeasePolicy(rules=LeaseRules(is_moving=True, admission=(AcceptNone(),)))
     number = int(value) if value.isascii() and value.isdigit() else 0
-    if name == "hour-share" and 0 < number <= 100:
-        return (HourShare(number),)
-    if name == "protect" and number:
-        return (ProtectBestEffort(100 * number),)
-    raise ValueError(f"policy {policy!r}: choose from {', '.join(POLICIES)}")
+    if kind == "hour-share" and 0 < number <= 100:
+        return LeasePolicy(rules=LeaseRules(is_moving=True, admission=(HourShare(number),)))
+    if kind == "protect" and number:
+        return LeasePolicy(rules=LeaseRules(is_moving=True, admission=(ProtectBestEffort(100 * number),)))
+    if kind == "adaptive" and 0 < number <= 10_000:
+        steering = SteeringRules(booked=1000, waiting=1000 * number)
+        return LeasePolicy(rules=LeaseRules(is_moving=True, steering=steering))
+    if kind == "overbook" and 2 <= number <= 50:
+        return LeasePolicy(rules=LeaseRules(is_moving=True), risk_percent=number)
+    raise ValueError(f"policy {name!r}: choose from {', '.join(POLICIES)}")
 
 
 def suspension(system: str, terms: SystemTerms) -> SuspensionRules:
@@ -87,36 +103,45 @@ def suspension(system: str, terms: SystemTerms) -> SuspensionRules:
 
 def check(system: str, policy: str) -> None:
     """Refuse what there is not."""
-    admission(policy)
+    found = policy_of(policy)
     if system not in SYSTEMS:
         raise ValueError(f"system {system!r}: choose from {', '.join(SYSTEMS)}")
     if system in JOB_SYSTEMS and policy.startswith("protect"):
         raise ValueError(
             f"policy {policy} predicts a queue that Outrider keeps; system {system} has a batch system's"
         )
+    if found.risk_percent is not None and system not in STANDBY_SYSTEMS:
+        raise ValueError(
+            f"policy {policy} needs best effort that leaves within minutes: use {', '.join(STANDBY_SYSTEMS)}"
+        )
 
 
 def site(system: str, policy: str, terms: SystemTerms, trace: Trace, users: Lessees) -> Simulation:
     """A site of that kind, with its workload, ready to run."""
     check(system, policy)
+    meant = policy_of(policy)
     setup = Setup(
         has_images=terms.has_images,
         slowdown_percent=terms.slowdown_percent if system in ("suspend", "migrate") else 0,
         suspension=suspension(system, terms),
-        leases=LeaseRules(is_moving=True, admission=admission(policy)),
+        leases=meant.rules,
     )
     if system == "requeue":
         return LeaseBatchSite(setup, trace, users, Starter(rules=ScheduleRules(places=1)), keeps_jobs=False)
     if system == "plain":
         return LeaseBatchSite(setup, trace, users, LEAD["slurm"], keeps_jobs=True)
-    return LeaseSite(setup, trace, users)
+    overbooking = None if meant.risk_percent is None else Overbooking(meant.risk_percent)
+    return LeaseSite(setup, trace, users, overbooking)
 
 
 class LeaseSite(Simulation):
     """A simulated site whose reservations are asked for by users who react to answers."""
 
-    def __init__(self, setup: Setup, trace: Trace, users: Lessees) -> None:
-        self.users = users
+    def __init__(
+        self, setup: Setup, trace: Trace, users: Lessees, overbooking: Overbooking | None = None
+    ) -> None:
+        self.users, self.overbooking = users, overbooking
+        self._standbys: dict[str, PlannedLease] = {}
         super().__init__(setup, trace.nodes, trace)
 
     def _as_run_here(self, submission: TraceSubmission) -> TraceSubmission:
@@ -135,13 +160,49 @@ class LeaseSite(Simulation):
             super()._submit(submission)
             return
         outcome = self.outcome
-        self.users.come(submission, outcome.done, outcome.refused, super()._submit, self._comes_later)
+        self.users.come(submission, outcome.done, outcome.refused, self._ask, self._comes_later)
 
     def _comes_later(self, submission: TraceSubmission) -> None:
         here = self._as_run_here(submission)
         self._submissions[here.workspace.name] = here
         self.outcome.workspaces[here.workspace.name] = here.workspace
         self._at(max(self.now_s, here.at_s), EventOrder.SUBMIT, self._submit, here)
+
+    def _ask(self, submission: TraceSubmission) -> None:
+        """A reservation, or where it has no place one on standby."""
+        before = len(self.outcome.refused)
+        super()._submit(submission)
+        if self.overbooking is None or len(self.outcome.refused) == before:
+            return
+        view, name = self.scheduler.view, submission.workspace.name
+        lease = view.wanted(submission.workspace)
+        held = tuple(view.leases(lease.start_s, lease.spans[-1][1]))
+        if self.overbooking.accepts(lease, held, self._standbys.values(), view.units, self.now_s):
+            del self.outcome.refused[before:]
+            self._standbys[name] = lease
+            self._at(lease.start_s, EventOrder.SUBMIT, self._stands_by, submission)
+
+    def _stands_by(self, submission: TraceSubmission) -> None:
+        """The time of one on standby has come: it begins, now or some minutes later, or is broken."""
+        assert self.overbooking is not None
+        name, outcome = submission.workspace.name, self.outcome
+        before = len(outcome.refused)
+        for later_s in (0, STANDBY_LATER_S):
+            del outcome.refused[before:]
+            workspace = replace(submission.workspace, start_s=self.now_s + later_s)
+            super()._submit(replace(submission, workspace=workspace))
+            if len(outcome.refused) == before:
+                break
+        was_broken = len(outcome.refused) > before
+        self.overbooking.note_standby(was_broken=was_broken)
+        self.users.stories[name].stood_by(was_broken=was_broken)
+        del self._standbys[name]
+
+    def _reservation_ends(self, reservation: Reservation, start_s: int | None = None) -> None:
+        if self.overbooking is not None and self._entry(reservation) is not None:
+            run_s = self._submissions[reservation.workspace.name].run_s
+            self.overbooking.show_ups.note(run_s > 0)
+        super()._reservation_ends(reservation, start_s)
 
 
 class LeaseBatchSite(BatchSite):

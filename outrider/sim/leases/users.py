@@ -39,6 +39,14 @@ class LeaseStory:
     """Of the reservation that was accepted."""
     is_best_effort: bool = False
     chose_best_effort: bool = False
+    was_overbooked: bool = False
+    was_broken: bool = False
+
+    def stood_by(self, *, was_broken: bool) -> None:
+        """What became of it on standby."""
+        self.was_overbooked, self.was_broken = True, was_broken
+        if was_broken:
+            self.start_s = None
 
 
 @dataclass(slots=True)

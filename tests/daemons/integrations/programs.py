@@ -74,6 +74,14 @@ DASK_SLURM = _DASK.substitute(_EVERYWHERE, kind="SLURMCluster", options='queue="
 DASK_GRIDENGINE = _DASK.substitute(
     _EVERYWHERE, kind="SGECluster", options='queue="all.q", resource_spec="h_vmem=4G",'
 )
+_DASK_HERE = {
+    "SCHEDULER_OPTIONS": f"{{'host': '{HEAD_ADDRESS}', 'dashboard_address': None}}",
+    "LOCAL_DIRECTORY": "/tmp",
+}
+SWEEP_SLURM = {**_DASK_HERE, "QUEUE": "main", "MEMORY": "500MB"}
+SWEEP_GRIDENGINE = {**_DASK_HERE, "QUEUE": "all.q", "RESOURCE_SPEC": "h_vmem=4G"}
+KILL_SLURM = "scancel --full --signal=KILL $(squeue -h -t R -o %A | head -n 1)"
+KILL_GRIDENGINE = "qdel $(qstat -s r | awk 'NR == 3 { print $1 }')"
 NEXTFLOW = """
 process look {
     output: stdout

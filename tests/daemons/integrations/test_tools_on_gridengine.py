@@ -12,7 +12,7 @@ from testbed.batchcluster import HEAD
 from testbed.gridengine import COMMON
 from testbed.gridenginesite import GridEngineSite, missing, site_cluster
 from tests.daemons.integrations import programs
-from tests.daemons.integrations.conftest import lacking, ran
+from tests.daemons.integrations.conftest import lacking, ran, swept_although_killed, swept_here
 from tests.daemons.integrations.test_tools_on_slurm import LINK_BYTES_PER_S, RATE_BITS_PER_S, TIMINGS
 
 
@@ -61,3 +61,16 @@ def test_rule_of_snakemake_finds_its_image(site: GridEngineSite, tools: Path) ->
 
     assert site.cluster.read(HEAD, f"{site.home()}/snakemake/found.txt") == programs.FOUND
     assert len(nodes) == 1
+
+
+def test_a_sweep_of_which_a_worker_is_killed_has_the_bytes_of_this_machine(
+    site: GridEngineSite, tools: Path, tmp_path: Path
+) -> None:
+    whole, here = swept_here(tmp_path)
+
+    done, there = swept_although_killed(
+        site, tools, "gridengine", programs.KILL_GRIDENGINE, programs.SWEEP_GRIDENGINE
+    )
+
+    assert 3 <= done < whole
+    assert there == here

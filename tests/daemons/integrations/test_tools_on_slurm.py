@@ -14,7 +14,7 @@ from outrider.cli.installing.slurm.files import SHIPPED
 from testbed.site import OutriderSite, site_cluster
 from testbed.slurm import HEAD
 from tests.daemons.integrations import programs
-from tests.daemons.integrations.conftest import lacking, ran
+from tests.daemons.integrations.conftest import lacking, ran, swept_although_killed, swept_here
 
 RATE_BITS_PER_S = 200_000_000
 LINK_BYTES_PER_S = 22_000_000
@@ -82,3 +82,14 @@ def test_process_of_nextflow_finds_its_image(site: OutriderSite, tools: Path) ->
 
     assert programs.FOUND in printed
     assert len(nodes) == 1
+
+
+def test_a_sweep_of_which_a_worker_is_killed_has_the_bytes_of_this_machine(
+    site: OutriderSite, tools: Path, tmp_path: Path
+) -> None:
+    whole, here = swept_here(tmp_path)
+
+    done, there = swept_although_killed(site, tools, "slurm", programs.KILL_SLURM, programs.SWEEP_SLURM)
+
+    assert 3 <= done < whole
+    assert there == here

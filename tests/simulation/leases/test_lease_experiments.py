@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 import pytest
@@ -188,3 +189,59 @@ def test_every_system_gives_the_same_answer_twice(system: str) -> None:
     assert once == again
     shares = ("idle", "leased", "best_effort", "suspending", "resuming", "lost")
     assert sum(once[0].metrics[name].mean for name in shares) == pytest.approx(100)
+
+
+def test_an_adaptive_share_refuses_while_jobs_are_held_up_and_accepts_while_none_is() -> None:
+    """A hundred jobs wait all week on two nodes, or none does; each hour somebody asks, two hours ahead.
+
+    An hour is judged a day later; by then the share is 100 %, and it falls by a tenth an hour.
+    """
+    busy = [job(f"j{number}", 0, 6000, nodes=2) for number in range(100)]
+    idle = [job("j", 0, 10)]
+    wishes = [lease(f"l{number}", 3600 * number, 3600 * (number + 2), 1800, nodes=1) for number in range(140)]
+
+    _, _, full = ran(2, busy, wishes, policy="adaptive=1", length_s=600_000)
+    _, _, calm = ran(2, idle, wishes, policy="adaptive=1", length_s=600_000)
+    _, _, cheap = ran(2, busy, wishes, policy="all", length_s=600_000)
+
+    assert calm.accepted == cheap.accepted == 140
+    # A node for half an hour is a quarter of the machine's: the share refuses it below that.
+    assert 24 <= full.accepted <= 38
+    assert full.worth > cheap.worth
+
+
+def test_who_stands_by_takes_the_place_of_who_does_not_come_and_of_nobody_else() -> None:
+    """Two nodes. Of those who have both, all stay away at first, so that one more is accepted each hour."""
+
+    def wishes(comes: set[int]) -> list[TraceSubmission]:
+        found = []
+        for number in range(120):
+            start_s = 7200 + 3600 * number
+            first = lease(f"first{number}", 0, start_s, 1000, nodes=2)
+            second = lease(f"second{number}", start_s - 1000, start_s, 1000, nodes=2)
+            found.append(first if number in comes else replace(first, run_s=0))
+            found.append(second if number == 100 else replace(second, run_s=0))
+        return sorted(found, key=lambda each: each.at_s)
+
+    _, who, away = ran(2, [job("j", 0, 10)], wishes(set()), policy="overbook=20", length_s=500_000)
+    _, other, come = ran(2, [job("j", 0, 10)], wishes({100}), policy="overbook=20", length_s=500_000)
+
+    assert away.overbooked > 80
+    assert away.broken == 0
+    assert away.accepted == 120 + away.overbooked
+    # Whoever comes has his nodes, and the one who stands by for him has nothing.
+    assert come.broken == 1
+    assert (other.stories["first100"].start_s, other.stories["second100"].start_s) == (367_200, None)
+    assert who.stories["second100"].start_s == 367_200
+
+
+@pytest.mark.parametrize("system", ["whole", "checkpoint", "requeue", "plain"])
+def test_standby_is_refused_where_best_effort_cannot_leave_in_minutes(system: str) -> None:
+    with pytest.raises(ValueError, match="needs best effort that leaves within minutes"):
+        site(
+            system,
+            "overbook=5",
+            FREE,
+            mixed_with("t", [], [], uniform_nodes(1, INSTANCE)),
+            Lessees(model="steadfast", seed="1"),
+        )

@@ -16,6 +16,7 @@ from outrider.metadata.leases import (
     outranks_by,
     preemption_order,
     price_list,
+    steering_rules,
 )
 from outrider.metadata.policies import Policies
 from outrider.sim.setup import Setup
@@ -33,6 +34,7 @@ def with_policies(setup: Setup, policies: Policies) -> Setup:
         rules = replace(
             rules,
             admission=admission_policies(section),
+            steering=None if section.adaptive is None else steering_rules(section.adaptive),
             prices=None if section.pricing is None else price_list(section.pricing),
         )
         if section.preemption is not None:

@@ -20,6 +20,7 @@ from outrider.service.desk.nodes.running_jobs import Started
 from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.desk.nodes.watch import NodeWatch
 from outrider.service.desk.reconcile.foreign_use import ForeignUse
+from outrider.service.desk.reconcile.steering import Steering
 from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.reservations.copies import ReservationCopies
 from outrider.service.desk.reservations.lifecycle import ReservationLifecycle
@@ -68,6 +69,7 @@ class Reconciler:
         self._foreign_use = ForeignUse(site, troubles, preemptible, started)
         self._watch = watch
         self._lifecycle = lifecycle
+        self._steering = Steering(site, log)
         self._log = log
         self._reported: set[str] = set()
         self._nodes: tuple[RmsNode, ...] = ()
@@ -86,6 +88,7 @@ class Reconciler:
             if words not in self._reported:
                 self._log.warning("reconciler found", words=words)
         self._reported = set(findings)
+        self._steering.seen(self._admission.policies)
         return tuple(findings)
 
     def reserved(self, name: str) -> None:

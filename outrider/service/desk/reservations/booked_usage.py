@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from outrider.core.besteffort.prediction import QueuedJob, pool_slowdown_percent
-from outrider.core.leases.admission import PlannedLease, first_refusal
+from outrider.core.leases.adaptive import AdaptiveShare
+from outrider.core.leases.admission import AdmissionPolicy, PlannedLease, first_refusal
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.reservations.admission import Review
 from outrider.core.reservations.book import ReservationPlan
 from outrider.metadata.decision import BookedUsage
-from outrider.metadata.leases import admission_policies
+from outrider.metadata.leases import admission_policies, steering_rules
 from outrider.metadata.policies import Policies
 from outrider.rms.base import JobState, RmsJob
 from outrider.service.desk.state.site import Live, Site
@@ -114,9 +115,22 @@ def _queued(job: RmsJob, now_s: int) -> QueuedJob:
     )
 
 
+def share_of(site: Site, policies: Policies) -> AdaptiveShare | None:
+    """The one that is in force; a new one if the file names other rules than before."""
+    section = None if policies.leases is None else policies.leases.adaptive
+    if section is None:
+        site.share = None
+    elif site.share is None or site.share.rules != steering_rules(section):
+        site.share = AdaptiveShare(steering_rules(section))
+    return site.share
+
+
 def review_of(site: Site, policies: Policies, without: str) -> Review:
     """What the site's policies about leases say of a plan."""
-    asked = () if policies.leases is None else admission_policies(policies.leases)
+    share = share_of(site, policies)
+    asked: tuple[AdmissionPolicy, ...] = () if share is None else (share,)
+    if policies.leases is not None:
+        asked = (*admission_policies(policies.leases), *asked)
 
     def review(plan: ReservationPlan) -> str:
         view = NodesView(site, without)

@@ -113,8 +113,8 @@ class DeadlineTransfers:
         return settings.network.rate(transfer.image.uri, transfer.nodes)
 
     def rate_keys(self, transfer: Transfer) -> tuple[tuple[str, int], ...]:
-        """By which keys of the configuration the rates of what it crosses are set, and how many at a time each
-        is for."""
+        """The keys of the configuration by which the rates of what it crosses are set, and for how many at a
+        time each is."""
         network = self._site.settings.network
         if network is None:
             return (("link.rate", 1),)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from outrider.core.images.pools import Lingering, Pools
+from outrider.core.leases.adaptive import AdaptiveShare
 from outrider.core.links.deadline_network import DeadlineNetwork
 from outrider.core.links.links import ExclusiveLinks
 from outrider.core.model import NOBODY, Image, LeaseOwner, Node, Reservation, Transfer
@@ -178,6 +179,8 @@ class Site:
         self.holding = UserUsage()
         self.seen_jobs: tuple[RmsJob, ...] = ()
         """All jobs, as the batch system showed them last."""
+        self.share: AdaptiveShare | None = None
+        """Of reservations, if the site's policies have one that adapts."""
         self._series_count = 0
         self._next_start_s: int | None = None
         self._is_next_known = False

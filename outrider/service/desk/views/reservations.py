@@ -224,6 +224,8 @@ class ReservationViews:
             words.append(f"it is endangered: {live.danger}")
         if not live.is_confirmed:
             words.append("the batch system has not confirmed it yet")
+        if self._site.share is not None:
+            words.append(f"of reservations in general: {self._site.share.words()}")
         return words
 
 

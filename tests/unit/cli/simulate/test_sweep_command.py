@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.main import main
+from outrider.cli.simulate.sweep import read_file
+from outrider.sim.leases.injection import ALL_INJECTIONS
 from tests.repository import ROOT
 
 LOG = ROOT / "tests" / "data" / "datastar-excerpt.swf"
@@ -114,3 +117,24 @@ def test_result_that_is_no_result_is_named(tmp_path: Path, capsys: pytest.Captur
     assert run(file, folder) == 1
 
     assert f"{victim}: not the result of a run" in capsys.readouterr().err
+
+
+def test_the_table_is_printed_as_it_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, folder = write(tmp_path), tmp_path / "results"
+    run(file, folder)
+
+    assert run(file, folder, "--csv") == 0
+    assert capsys.readouterr().out == (folder / "results.csv").read_text()
+    assert run(file, folder, "--json") == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["case"]["policy"] for row in rows[:4]] == ["none", "none", "all", "all"]
+    assert run(file, folder, "--part", "1/2", "--csv") == 1
+    assert "--part does runs and makes no table" in capsys.readouterr().err
+
+
+def test_the_file_to_begin_with_is_the_papers_seventy_two_by_five_policies_by_four_users() -> None:
+    cases, seeds = read_file(str(ROOT / "docs" / "results" / "leases-sweep.yaml"))
+
+    assert len(set(cases)) == 72 * 5 * 4
+    assert {case.injection for case in cases} == set(ALL_INJECTIONS)
+    assert seeds == [1]

@@ -8,10 +8,12 @@ import pytest
 
 from outrider.core.leases.nodes import MOST, NodeState
 from outrider.metadata import leases
-from outrider.service.answers import Decision
+from outrider.metadata.errors import FaultyFileError
+from outrider.metadata.policies import parse_policies
+from outrider.service.answers import Decision, Explanation
 from outrider.service.ports import NodeImage
-from outrider.service.requests import Modify
-from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, digest_of, wanted
+from outrider.service.requests import Explain, Modify
+from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, digest_of, show, wanted
 
 HOUR_S = 3600
 HALF = b"version: 1\nrules: [{name: all}]\nleases: {hour_share: 50%}\n"
@@ -123,3 +125,76 @@ def test_nodes_are_taken_in_the_sites_order(
 
     assert isinstance(answer, Decision)
     assert answer.nodes == node
+
+
+ADAPTIVE = b"""version: 1
+rules: [{name: all}]
+leases: {adaptive: {booked: 1000, waiting: 1000, start: 50%, step: 25%, every: 10m, memory: 10m}}
+"""
+
+
+def test_the_share_falls_while_jobs_wait_and_says_so(tmp_path: Path) -> None:
+    """On four nodes eight jobs are held up by a quarter of an hour each, for an hour that is worth one.
+
+    That is known a day later; until then the share has risen.
+    """
+    sandbox = Sandbox(tmp_path, policies=ADAPTIVE)
+    sandbox.sleep(10)
+    kept = reserve(sandbox, 2, 42)
+    assert kept.result == "accepted"
+    sandbox.submit(nodes=4, limit_s=40 * HOUR_S, argv=("sleep", "144000"), is_held=False)
+    sandbox.sleep(30)
+    for _ in range(8):
+        sandbox.submit(nodes=4, limit_s=HOUR_S, is_held=False)
+    sandbox.sleep(26 * HOUR_S)
+
+    refused = reserve(sandbox, 2, 42)
+    explained = sandbox.ask(Explain(name=kept.name), ALICE)
+
+    assert (refused.result, refused.cause) == ("refused", "policy")
+    assert "reservations have at most 0 % of an hour" in refused.reason
+    assert "their share went from 25 to 0 %, because" in refused.reason
+    assert isinstance(explained, Explanation)
+    assert "of reservations in general: their share went from 25 to 0 %" in explained.sentences[-1]
+    # What was promised before stays promised: its image is there by now.
+    assert show(sandbox, kept.name).reservation.state == "ready"
+
+
+def test_the_share_rises_while_nobody_waits(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, policies=ADAPTIVE)
+    sandbox.sleep(10)
+    before = reserve(sandbox, 3, 3)
+    sandbox.sleep(1300)
+
+    after = reserve(sandbox, 4, 3)
+
+    assert (before.result, after.result) == ("refused", "accepted")
+
+
+def test_reservations_without_jobs_make_room_for_more_bookings(tmp_path: Path) -> None:
+    """Twelve that nobody uses: no more than half of what is booked is believed to be used."""
+    sandbox = Sandbox(tmp_path, policies=ADAPTIVE.replace(b"every: 10m", b"every: 30d"))
+    sandbox.sleep(10)
+    assert reserve(sandbox, 3, 30).result == "refused"
+    for hour in range(12):
+        assert reserve(sandbox, 1, hour + 1, "10m").result == "accepted"
+    sandbox.sleep(14 * HOUR_S)
+
+    assert reserve(sandbox, 4, 3).result == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ("{lowest: 10%}", "without a price nothing is steered to"),
+        ("{booked: 1, start: 50%, highest: 40%}", "lowest, start and highest do not rise"),
+        ("{booked: 1, step: 0%}", "a step of nothing never moves it"),
+        ("{booked: 1, overbook: 5%}", "overbook"),
+    ],
+)
+def test_a_share_that_cannot_adapt_is_refused(section: str, words: str) -> None:
+    text = f"version: 1\nrules: [{{name: all}}]\nleases: {{adaptive: {section}}}\n"
+
+    with pytest.raises(FaultyFileError) as found:
+        parse_policies(text.encode(), file="policies.yaml")
+    assert any(words in str(each) for each in found.value.problems)
