@@ -3,8 +3,8 @@
 Jobs, half of them preemptible, and reservations of all kinds are handed in over some minutes. Then the same
 load, at the times at which it was handed in and with the work that was really done, runs in the simulator's
 mode `schedule`. What the batch system and the looks at it take is measured beforehand on a site with room for
-all, and given to the simulator: from a job's submission to its start while others come, since after each look
-the service rests for a while, and from one job's end to the next one's start on the same nodes. Nothing is
+all, and given to the simulator: from a job's submission to its start while others come, since looks and
+releases wait for one another, and from one job's end to the next one's start on the same nodes. Nothing is
 fitted to the load. The bound is 10 % of the mean wait. Needs root and Slurm.
 """
 

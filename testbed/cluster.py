@@ -36,7 +36,7 @@ TOOLS = ("ip", "tc", "nsenter", "setpriv")
 WAIT_S = 120
 HOST = re.compile(r"[a-z][a-z0-9-]{0,12}")
 POLL_S = 0.05
-RESTS = 3
+RESTS = 9
 MOST_REST_S = 1.0
 """Unless asking takes longer than that."""
 LOG_LINES = 40
@@ -325,7 +325,7 @@ class Cluster:
         """
         Ask until it is so. Raises TestbedError with the logs when it has not become so in time.
 
-        Most questions are commands on hosts: whoever asks rests for three times as long as asking took, or a
+        Most questions are commands on hosts: whoever asks rests for nine times as long as asking took, or a
         second, and leaves the processors to what is waited for.
         """
         until_s = self.clock.monotonic_s() + timeout_s

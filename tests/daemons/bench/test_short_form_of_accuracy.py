@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.daemons.bench.forms import measured
 
 
+@pytest.mark.long
 def test_few_promises_are_followed_to_their_end() -> None:
     said = measured("slurm_accuracy")
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.daemons.bench.forms import measured
 
 
+@pytest.mark.long
 def test_few_jobs_wait_live_and_in_the_simulator() -> None:
     said = measured("slurm_waiting")
 

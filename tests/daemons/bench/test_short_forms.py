@@ -112,6 +112,7 @@ def test_relay_reaches_all_nodes_in_each_way() -> None:
     assert [line.split()[0] for line in said.splitlines()[1:]] == ["chain", "killed", "http"]
 
 
+@pytest.mark.long
 def test_service_answers_all_and_nothing_is_wrong_after_kills() -> None:
     assert " 0 errors; " in measured("service")
     assert "nothing is wrong" in measured("kill")

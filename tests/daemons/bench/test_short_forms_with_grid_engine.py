@@ -12,9 +12,14 @@ from tests.daemons.bench.forms import measured
     [
         ("gridengine_start", (), "hooks, job with image"),
         ("gridengine_jobs", (), "with 8 jobs a look takes"),
-        ("burst_start", ("--system", "gridengine"), "beside the scheduler's own cycle"),
         ("jsv", (), "ours"),
-        ("physical", ("--only", "III/pool"), "III/pool"),
+        pytest.param(
+            "burst_start",
+            ("--system", "gridengine"),
+            "beside the scheduler's own cycle",
+            marks=pytest.mark.long,
+        ),
+        pytest.param("physical", ("--only", "III/pool"), "III/pool", marks=pytest.mark.long),
     ],
 )
 def test_short_form_runs_to_its_end(name: str, options: tuple[str, ...], end: str) -> None:

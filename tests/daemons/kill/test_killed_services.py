@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from tests.amount import examples
+from tests.amount import few
 from tests.daemons.kill.rounds import campaign
 
-ROUNDS = int(os.environ.get("OUTRIDER_KILL_ROUNDS", examples(25)))
+ROUNDS = int(os.environ.get("OUTRIDER_KILL_ROUNDS", few(40)))
 
 
 def test_nothing_that_was_promised_is_lost_by_killing() -> None:

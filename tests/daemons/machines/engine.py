@@ -21,7 +21,7 @@ PYTHON = "/usr/bin/python3" if os.geteuid() == 0 else sys.executable
 UID = 65534 if os.geteuid() == 0 else os.geteuid()
 WAIT_S = 120.0
 LOOK_S = 0.02
-RESTS, MOST_REST_S = 3, 1.0
+RESTS, MOST_REST_S = 9, 1.0
 STEPPER = Path(__file__).with_name("stepper.py")
 MIB = 1 << 20
 

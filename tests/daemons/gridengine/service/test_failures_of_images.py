@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from testbed.batchcluster import IMAGES
 from testbed.clustersite import CACHEMGR, ServedImage
 from testbed.gridenginesite import GridEngineSite
@@ -59,6 +61,7 @@ def test_transfer_goes_on_when_the_server_of_images_is_back(site: GridEngineSite
     assert site.arrived_s(image)[end["hostname"]] <= start_s(end)
 
 
+@pytest.mark.long
 def test_job_waits_while_pools_are_full_of_what_others_wait_for(site: GridEngineSite) -> None:
     large, other = site.image("fills.qcow2", 150 * MB), site.image("no-place.qcow2", 80 * MB)
     keeper = submit(site, large, "-q", "all.q@n1", more="sleep 600")

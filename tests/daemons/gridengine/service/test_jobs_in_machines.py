@@ -34,10 +34,10 @@ BOOT_S = 240
 LIMIT_S = 900
 IN_OURS = ("-l", "outrider_reservation=TRUE")
 WHOLE = ("-pe", "each4", "4")
-# Two numbers a second: each starts a program in a guest that may be translated.
+# A number in two seconds: each starts a program in a guest that may be translated.
 COUNTING = """
 echo began
-i=0; while [ $i -lt {last} ]; do i=$((i+1)); echo $i; sleep 0.5; done
+i=0; while [ $i -lt {last} ]; do i=$((i+1)); echo $i; sleep 2; done
 echo "$i" > counted
 """
 
@@ -116,7 +116,7 @@ def test_script_runs_in_its_guest_and_brings_its_folder_back(machines: GridEngin
 
 
 def test_machine_is_suspended_for_a_reservation_and_goes_on_afterwards(machines: GridEngineSite) -> None:
-    site, last = machines, 300
+    site, last = machines, 75
     image = site.image("counted.qcow2", 4 * MB)
     workspace(site, "needed", 8 * MB)
     first = site.cluster.nodes[0]
@@ -158,8 +158,9 @@ def test_machine_is_suspended_for_a_reservation_and_goes_on_afterwards(machines:
     assert kept_on(site, first) == []
 
 
+@pytest.mark.long
 def test_owner_suspends_a_machine_and_lets_it_go_on(machines: GridEngineSite) -> None:
-    site, last = machines, 60
+    site, last = machines, 15
     image = site.image("paused.qcow2", 4 * MB)
     node = site.cluster.nodes[0]
     job = submit_machine(site, image, COUNTING.format(last=last), "-q", f"all.q@{node}")
@@ -183,6 +184,7 @@ def test_owner_suspends_a_machine_and_lets_it_go_on(machines: GridEngineSite) ->
     assert kept_on(site, node) == []
 
 
+@pytest.mark.long
 def test_job_that_is_deleted_leaves_no_machine(machines: GridEngineSite) -> None:
     site = machines
     image = site.image("deleted.qcow2", 4 * MB)

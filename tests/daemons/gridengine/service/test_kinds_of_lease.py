@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+import pytest
+
 from testbed.gridenginesite import GridEngineSite
 from tests.daemons.gridengine.service.jobs import MB, advances, wait_advance
 from tests.daemons.reservations import reserve, shown, wait_reservation, workspace
 
 
+@pytest.mark.long
 def test_what_recurs_has_its_image_each_time_and_is_given_back_at_once(site: GridEngineSite) -> None:
     workspace(site, "often", 3 * MB)
 

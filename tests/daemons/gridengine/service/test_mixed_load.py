@@ -120,7 +120,7 @@ def check_load(site: GridEngineSite, *, seed: int, jobs: int, leases: int, span_
 
 
 def test_promises_are_kept_and_every_job_ends_once(site: GridEngineSite) -> None:
-    check_load(site, seed=1, jobs=30, leases=len(KINDS), span_s=45)
+    check_load(site, seed=1, jobs=18, leases=len(KINDS), span_s=45)
 
 
 @pytest.mark.long

@@ -92,6 +92,7 @@ def test_reservation_whose_node_dies_is_endangered_before_its_start_and_its_job_
     wait_advance(site, name, is_there=False)
 
 
+@pytest.mark.long
 def test_reservation_is_moved_away_from_a_node_that_dies_before_its_start(site: GridEngineSite) -> None:
     workspace(site, "moves", 5 * MB)
     answer = promised(site, "moves", "--nodes=1", SOON, "-t10m")

@@ -15,10 +15,10 @@ MB = 1_000_000
 MEMORY_MB = 96
 BOOT_S = 240
 LIMIT_MIN = 15
-# Two numbers a second: each starts a program in a guest that may be translated.
+# A number in two seconds: each starts a program in a guest that may be translated.
 COUNTING = """
 echo began
-i=0; while [ $i -lt {last} ]; do i=$((i+1)); echo $i; sleep 0.5; done
+i=0; while [ $i -lt {last} ]; do i=$((i+1)); echo $i; sleep 2; done
 echo "$i" > counted
 """
 

@@ -51,9 +51,10 @@ def test_script_runs_in_its_guest_and_brings_its_folder_back(machines: OutriderS
     assert site.cluster.read(HEAD, f"{site.home()}/project/made") == "made\n"
 
 
+@pytest.mark.long
 def test_service_killed_while_a_machine_is_saved_finds_it_again(machines: OutriderSite) -> None:
     site = machines
-    image, last = site.image("killed.qcow2", 4 * MB), 160
+    image, last = site.image("killed.qcow2", 4 * MB), 40
     workspace(site, "sudden", 8 * MB)
     firm = [fill(site, node) for node in ("n2", "n3", "n4")]
     job = submit(
@@ -79,6 +80,7 @@ def test_service_killed_while_a_machine_is_saved_finds_it_again(machines: Outrid
     assert restarts(site, job) == "Restarts=1"
 
 
+@pytest.mark.long
 def test_keeper_that_is_killed_leaves_no_machine(machines: OutriderSite) -> None:
     site = machines
     image = site.image("orphan.qcow2", 4 * MB)
@@ -115,7 +117,7 @@ def test_end_of_its_time_reaches_the_script(machines: OutriderSite) -> None:
 
 def test_owner_suspends_a_machine_and_lets_it_go_on(machines: OutriderSite) -> None:
     site = machines
-    image, last = site.image("paused.qcow2", 4 * MB), 60
+    image, last = site.image("paused.qcow2", 4 * MB), 15
     job = submit(site, image, COUNTING.format(last=last), "-c1", "-wn1")
     wait_for(site, job, "RUNNING")
     wait_until_said(site, job, "3")
@@ -142,10 +144,10 @@ def test_owner_suspends_a_machine_and_lets_it_go_on(machines: OutriderSite) -> N
     assert kept_on(site, "n1") == []
 
 
-@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("is_killed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_machine_goes_on_at_another_node_without_a_gap(machines: OutriderSite, is_killed: bool) -> None:
     site = machines
-    image, last = site.image(f"moved{is_killed}.qcow2", 4 * MB), 80
+    image, last = site.image(f"moved{is_killed}.qcow2", 4 * MB), 20
     job = submit(site, image, COUNTING.format(last=last), "-c1")
     wait_for(site, job, "RUNNING")
     source = seen(site, job).nodes
@@ -170,9 +172,10 @@ def test_machine_goes_on_at_another_node_without_a_gap(machines: OutriderSite, i
     assert kept_on(site, source) == kept_on(site, target) == []
 
 
+@pytest.mark.long
 def test_machine_leaves_a_node_that_is_drained(machines: OutriderSite) -> None:
     site = machines
-    image, last = site.image("drained.qcow2", 4 * MB), 40
+    image, last = site.image("drained.qcow2", 4 * MB), 10
     job = submit(site, image, COUNTING.format(last=last), "-c1")
     wait_for(site, job, "RUNNING")
     source = seen(site, job).nodes
@@ -192,6 +195,7 @@ def test_machine_leaves_a_node_that_is_drained(machines: OutriderSite) -> None:
     assert kept_on(site, source) == []
 
 
+@pytest.mark.long
 def test_job_that_is_cancelled_while_it_is_suspended_leaves_nothing(machines: OutriderSite) -> None:
     site = machines
     image = site.image("dropped.qcow2", 4 * MB)
@@ -215,6 +219,7 @@ def test_job_that_is_cancelled_while_it_is_suspended_leaves_nothing(machines: Ou
     assert job not in marks
 
 
+@pytest.mark.long
 def test_console_shows_what_the_guest_has_said(machines: OutriderSite) -> None:
     site = machines
     image = site.image("said.qcow2", 4 * MB)

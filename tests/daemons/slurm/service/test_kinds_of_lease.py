@@ -67,6 +67,7 @@ def offered(decision: Mapping[str, object], kind: str) -> dict[str, object]:
     return dict(found[0])
 
 
+@pytest.mark.long
 def test_offer_of_fewer_nodes_is_accepted_and_runs_its_job(site: OutriderSite) -> None:
     workspace(site, "crowd", 2 * MB)
     workspace(site, "few", 2 * MB)

@@ -38,7 +38,7 @@ def test_machine_is_suspended_for_a_reservation_and_goes_on_afterwards(machines:
     workspace(site, "needed", 8 * MB)
     firm = [fill(site, node) for node in ("n2", "n3", "n4")]
     job = submit(
-        site, image, COUNTING.format(last=300), "-c1", "-wn1", more="#OUTRIDER preemptible: suspend\n"
+        site, image, COUNTING.format(last=75), "-c1", "-wn1", more="#OUTRIDER preemptible: suspend\n"
     )
     wait_for(site, job, "RUNNING")
     wait_until_said(site, job, "5")
@@ -61,16 +61,17 @@ def test_machine_is_suspended_for_a_reservation_and_goes_on_afterwards(machines:
     assert f"it has yielded to reservation {name}" in waiting.admin_comment
     assert back.state == "COMPLETED", said(site, job)
     assert back.nodes == "n1"
-    assert said(site, job).split() == ["began", *(str(number) for number in range(1, 301))]
-    assert site.cluster.read(HEAD, f"{site.home()}/project/counted") == "300\n"
+    assert said(site, job).split() == ["began", *(str(number) for number in range(1, 76))]
+    assert site.cluster.read(HEAD, f"{site.home()}/project/counted") == "75\n"
     assert restarts(site, job) == "Restarts=1"
     # It had run for more than a minute: Slurm has been told what was left, in its minutes.
     assert LIMIT_MIN - 3 <= limit_min(site, job) < LIMIT_MIN
 
 
+@pytest.mark.long
 def test_four_nodes_full_of_machines_make_way_for_three_and_all_end_right(machines: OutriderSite) -> None:
     site = machines
-    image, last = site.image("full.qcow2", 4 * MB), 160
+    image, last = site.image("full.qcow2", 4 * MB), 40
     workspace(site, "flock", 8 * MB)
     jobs = []
     for node in site.cluster.nodes:

@@ -150,7 +150,7 @@ def check_load(site: OutriderSite, *, seed: int, jobs: int, leases: int, span_s:
 
 
 def test_promises_are_kept_and_every_job_ends_once(site: OutriderSite) -> None:
-    check_load(site, seed=1, jobs=30, leases=len(KINDS), span_s=45)
+    check_load(site, seed=1, jobs=18, leases=len(KINDS), span_s=45)
 
 
 @pytest.mark.long

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from outrider.metadata.notation.hostlists import expand
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
+from tests.amount import LONG
 from tests.daemons.machines.linux_guest import linux_guest
 from tests.daemons.reservations import reserve, workspace
 from tests.daemons.slurm.service.failing import fill
@@ -22,6 +25,8 @@ from tests.daemons.slurm.service.in_machines import (
 from tests.daemons.slurm.service.jobs import ended, restarts, script, seen, wait_for, wait_in_slurm
 
 NODES = 4
+AROUND_COUNT = NODES if os.environ.get(LONG) else 2
+"""How many machines are in the ring."""
 MEMORY = "--mem=160"
 """What the guest with OpenSSH needs."""
 # The stand-in for an MPI program: each instance adds its number to what came, and sends that on.
@@ -32,8 +37,8 @@ until echo $((value + $1)) | nc "$2" 7000 2>/dev/null; do sleep 0.2; done
 """
 # Instance 1 begins the others by ssh, sends 0 around, and is told the sum by the last.
 AROUND = r"""
-for number in 2 3 4; do
-    next=vm$((number % 4 + 1))
+for number in $(seq 2 COUNT); do
+    next=vm$((number % COUNT + 1))
     ssh "vm$number" "cd $PWD && sh ring.sh $number $next" &
 done
 (until echo 0 | nc vm2 7000 2>/dev/null; do sleep 0.2; done) &
@@ -61,17 +66,22 @@ def machines(site: OutriderSite) -> OutriderSite:
 
 def test_program_runs_around_the_ring_of_a_jobs_machines(machines: OutriderSite) -> None:
     site = machines
-    work = "hostname\ncat $OUTRIDER_HOSTS\nping -c1 -w5 vm3 >/dev/null && echo reached\n" + AROUND
-    job = submit(site, site.image("ring.qcow2", 4 * MB), work, "-c1", f"-N{NODES}", MEMORY, boot="ssh")
+    work = "hostname\ncat $OUTRIDER_HOSTS\nping -c1 -w5 vm2 >/dev/null && echo reached\n"
+    work += AROUND.replace("COUNT", str(AROUND_COUNT))
+    job = submit(site, site.image("ring.qcow2", 4 * MB), work, "-c1", f"-N{AROUND_COUNT}", MEMORY, boot="ssh")
     done = ended(site, job, BOOT_S)
 
     assert done.state == "COMPLETED", said(site, job)
-    assert said(site, job).split() == ["vm1", "vm1", "vm2", "vm3", "vm4", "reached", "sum", "9"]
+    hosts = [f"vm{number}" for number in range(1, AROUND_COUNT + 1)]
+    # Each but the first has added its own number.
+    total = str(sum(range(2, AROUND_COUNT + 1)))
+    assert said(site, job).split() == ["vm1", *hosts, "reached", "sum", total]
     assert {node: kept_on(site, node) for node in site.cluster.nodes} == {
         node: [] for node in site.cluster.nodes
     }
 
 
+@pytest.mark.long
 def test_other_jobs_machines_on_the_same_nodes_cannot_be_reached(machines: OutriderSite) -> None:
     site = machines
     image = site.image("apart.qcow2", 4 * MB)
@@ -96,6 +106,7 @@ def test_other_jobs_machines_on_the_same_nodes_cannot_be_reached(machines: Outri
     assert [kept_on(site, node) for node in site.cluster.nodes] == [[]] * NODES
 
 
+@pytest.mark.long
 def test_machines_without_a_script_are_there_for_their_user(machines: OutriderSite) -> None:
     site = machines
     more = "#OUTRIDER lease: interactive\n#OUTRIDER scratch: 16MiB\n#OUTRIDER disk-rate: 1MB\n"
@@ -155,7 +166,7 @@ def turned_to(site: OutriderSite, job: str) -> list[int]:
 
 
 def test_program_goes_on_when_all_machines_were_suspended_and_have_moved(machines: OutriderSite) -> None:
-    site, last = machines, 400
+    site, last = machines, 400 if os.environ.get(LONG) else 160
     site.cluster.write(HEAD, f"{site.home()}/project/pass.sh", PASSING)
     image = site.image("turning.qcow2", 4 * MB)
     job = submit(site, image, turning(2, last), "-c1", "-N2", MEMORY, boot="ssh")
@@ -175,6 +186,7 @@ def test_program_goes_on_when_all_machines_were_suspended_and_have_moved(machine
     assert [kept_on(site, node) for node in site.cluster.nodes] == [[]] * NODES
 
 
+@pytest.mark.long
 def test_machines_of_two_nodes_make_way_for_a_reservation_and_go_on_together(machines: OutriderSite) -> None:
     site, last = machines, 900
     site.cluster.write(HEAD, f"{site.home()}/project/pass.sh", PASSING)

@@ -84,6 +84,7 @@ def test_youngest_job_makes_way_in_time_and_comes_back(site: OutriderSite) -> No
     assert "reservation is endangered" not in site.logs()
 
 
+@pytest.mark.long
 def test_service_killed_in_the_grace_time_requeues_the_job_in_time(site: OutriderSite) -> None:
     image = site.image("worked-on.qcow2", 5 * MB)
     workspace(site, "urgent", 5 * MB)
