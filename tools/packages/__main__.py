@@ -16,6 +16,7 @@ from tools.packages.debian import DebianPackage
 
 OF_BUNDLE = (
     "embedded-library",
+    "shared-library-is-executable",
     "shell-script-fails-syntax-check",
     "unstripped-binary-or-object",
     "unusual-interpreter",

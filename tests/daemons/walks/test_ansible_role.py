@@ -61,6 +61,8 @@ def test_role_installs_everything_and_changes_nothing_when_run_again(
 
 def give(cluster: BootedSlurm, packages: Path) -> None:
     """The role, a package and a playbook on the head, which is told of itself."""
+    # Else all of this machine's manual pages are looked through.
+    cluster.run(HEAD, ["rm", "-f", "/var/lib/man-db/auto-update"])
     for path in (each for each in ROLE.rglob("*") if each.is_file()):
         cluster.write(HEAD, f"{PLACE}/roles/outrider/{path.relative_to(ROLE)}", path.read_bytes())
     package = next(packages.glob("outrider_*.deb"))
