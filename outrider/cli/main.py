@@ -33,6 +33,7 @@ MODULES = {
     "asking.submit": ("submit",),
     "asking.configuration": ("config",),
     "asking.administration": ("policies", "reconcile", "backup", "restore", "store"),
+    "switch": ("switch", "drain"),
     "registries.login": ("login", "logout", "logins"),
     "installing.init": ("init",),
     "installing.deploy": ("deploy",),
@@ -117,10 +118,11 @@ def parser(word: str = "", second: str = "") -> Parser:
             add = import_module(f"outrider.cli.{module}").add
             add(commands, *([second] if word == "sim" else []))
             return top
-    from outrider.cli import asking, check, completion, demo, installing, simulate
+    from outrider.cli import asking, check, completion, demo, installing, simulate, switch
     from outrider.cli.registries import login
 
     asking.add(commands)
+    switch.add(commands)
     login.add(commands)
     installing.add(commands)
     check.add(commands)
@@ -138,8 +140,8 @@ class _Top(Parser):
 
 
 def _joined(words: list[str]) -> list[str]:
-    """`nodes deploy` is `deploy`: `nodes` itself takes the names of nodes."""
-    return words[1:] if words[:2] == ["nodes", "deploy"] else words
+    """`nodes deploy` is `deploy`, `nodes drain` is `drain`: `nodes` itself takes the names of nodes."""
+    return words[1:] if words[:2] in (["nodes", "deploy"], ["nodes", "drain"]) else words
 
 
 def _no_command(arguments: object) -> None:

@@ -249,7 +249,24 @@ class MigrateJob:
     node: str = ""
 
 
-MachineRequest = SuspendJob | ResumeJob | MigrateJob
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecideSwitch:
+    """Plan a switch of all machines (administrators), and begin it unless `is_plan`. `drained`: nodes that
+    are to be empty. `fences`: jobs, and the node where each is to be. `explain`: a job of which is said why
+    it moves or not."""
+
+    is_plan: bool = True
+    drained: tuple[str, ...] = ()
+    fences: tuple[tuple[str, str], ...] = ()
+    explain: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShowSwitch:
+    """The switch that goes on, or the last one (administrators)."""
+
+
+MachineRequest = SuspendJob | ResumeJob | MigrateJob | DecideSwitch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -319,6 +336,8 @@ Request = (
     | SuspendJob
     | ResumeJob
     | MigrateJob
+    | DecideSwitch
+    | ShowSwitch
     | AskStart
     | Explain
     | ShowReport

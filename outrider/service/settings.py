@@ -106,6 +106,11 @@ class Settings:
     """Whether jobs may run in virtual machines on their nodes."""
     saving_rate_bytes_per_s: int = 50_000_000
     """With which the memory of a machine is written to a node's disk, at least."""
+    consolidates: bool = False
+    """Whether the service moves machines by itself, so that jobs start that wait for room."""
+    consolidate_every_s: int = 30
+    consolidate_actions: int = 60
+    """So many actions within an hour at most."""
     schedule: ScheduleSettings | None = None
     """None: the batch system decides of all jobs when they start."""
     requeue_margin_s: int = 90

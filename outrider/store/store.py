@@ -185,6 +185,9 @@ class Store(Protocol):
     def nodes(self) -> list[NodeRecord]:
         """What is known of each node, by name."""
 
+    def setting(self, name: str) -> str | None:
+        """What `set` has written; None if nothing was."""
+
     def prune(self, before_s: int, *, most: int = MOST_ROWS) -> Pruned:
         """One step of forgetting what was over before an instant; to be repeated until it is done.
 

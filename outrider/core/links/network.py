@@ -127,6 +127,11 @@ class Network:
         """All links that a transfer may cross, in the same order."""
         return tuple(link for hop in self.hops(uri, nodes) for link in hop)
 
+    def crossed(self, transfer: Transfer) -> tuple[NetworkLink, ...]:
+        """The links that a planned transfer has lanes of, in the order of its way."""
+        route = self.route(transfer.image.uri, transfer.nodes)
+        return tuple(link for link in route if not set(link.lane_names).isdisjoint(transfer.lanes))
+
     def key_of(self, link: NetworkLink) -> str:
         """By which key of a site's configuration a link's rate is set."""
         if link.name == self.site.name:

@@ -269,12 +269,16 @@ class _Placer:
             # What has room now has it in the end, but for what settled where others leave.
             allowed = self._both(allowed, lambda node: self._end.has(node, machine.demand))
         if machine.image:
-            nodes = self._situation.nodes
-            has_image = self._both(allowed, lambda node: machine.image in nodes[node].images)
+            has_image = self._both(allowed, lambda node: self._will_have(node, machine.image))
             node = room.tightest(machine.demand, has_image)
             if node != NOWHERE:
                 return node
         return room.tightest(machine.demand, allowed)
+
+    def _will_have(self, node: int, image: str) -> bool:
+        """Whether an image is there, or comes for another machine of the plan."""
+        there = image in self._situation.nodes[node].images
+        return there or any(self._machines[number].image == image for number in self._on[node])
 
     @staticmethod
     def _both(one: Allowed | None, other: Allowed) -> Allowed:

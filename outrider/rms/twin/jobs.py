@@ -67,6 +67,8 @@ class TwinJob:
     """Work that was saved when it was suspended."""
     used_s: int = 0
     """What of its limit went by before it was suspended."""
+    saved_nodes: tuple[str, ...] = ()
+    """Where its machines were saved last; it starts there and nowhere else."""
 
     @property
     def key(self) -> str:

@@ -15,6 +15,7 @@ from outrider.rms.base import (
     NOTHING,
     JobState,
     Refused,
+    RmsJob,
     RmsNode,
     RmsReservation,
     Sight,
@@ -83,7 +84,8 @@ class Twin:
                 nodes=tuple(world.nodes.values()),
                 jobs=tuple(
                     sorted(
-                        (job.seen() for job in world.all_jobs()), key=lambda job: (job.submitted_s, job.key)
+                        (self._shown(job) for job in world.all_jobs()),
+                        key=lambda job: (job.submitted_s, job.key),
                     )
                 ),
                 reservations=tuple(world.all_reservations()),
@@ -150,7 +152,7 @@ class Twin:
                     raise Refused(f"job {job} runs on {', '.join(found.nodes)} by now")
                 return
             self._check_waits(found, "released")
-            found.wanted_nodes = tuple(sorted(set(nodes)))
+            found.wanted_nodes = found.saved_nodes or tuple(sorted(set(nodes)))
             holders = Holder if world.rules.release_ends_all_holds else (Holder.OURS, Holder.SYSTEM)
             world.lift(found, holders)
 
@@ -198,6 +200,8 @@ class Twin:
     def resume(self, job: str) -> None:
         with self._call("resume"):
             found = self._found(job)
+            if found.state is JobState.HELD and found.saved_nodes:
+                return
             if found.state is JobState.HELD:
                 raise Refused(f"job {job} is held: release it")
             is_being_saved = found.leaving is not None and found.leaving.to is JobState.SUSPENDED
@@ -224,6 +228,7 @@ class Twin:
             if found.leaving is None:
                 found.holders.add(Holder.OURS)
                 found.shown = reason
+                found.saved_nodes = ()
                 self._world.leave(found, JobState.PENDING, reason)
 
     def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
@@ -238,11 +243,34 @@ class Twin:
             if found.leaving is None:
                 found.holders.add(Holder.OURS)
                 found.shown = reason
+                if self._world.rules.moves_machines:
+                    found.saved_nodes = found.wanted_nodes = found.nodes
                 self._world.log_change("saving", job, reason)
                 self._world.leave(found, JobState.SUSPENDED if is_kept else JobState.PENDING, reason)
 
     def move(self, job: str, nodes: Sequence[str]) -> None:
-        raise Refused("machines do not move here")
+        with self._call("move"):
+            if not self._world.rules.moves_machines:
+                raise Refused("machines do not move here")
+            found = self._found(job)
+            asking.check_nodes(self._world, nodes)
+            if found.leaving is not None and found.saved_nodes:
+                raise Unavailable(f"job {job} is still being saved: ask again")
+            if found.state in OCCUPYING or not found.saved_nodes or len(nodes) != len(found.saved_nodes):
+                raise Refused(
+                    f"job {job} is {found.state.value}: only a saved machine can move, node by node"
+                )
+            found.saved_nodes = found.wanted_nodes = tuple(nodes)
+            self._world.log_change("moved", job, ",".join(nodes))
+
+    def _shown(self, job: TwinJob) -> RmsJob:
+        """What a look shows of a job, with where its machine is and may be."""
+        seen, world = job.seen(), self._world
+        if not world.rules.moves_machines:
+            return seen
+        saved = () if job.state in OCCUPYING else job.saved_nodes
+        others = [name for name in job.eligible or world.nodes if name not in (*job.nodes, *saved)]
+        return replace(seen, saved_on=saved, elsewhere=tuple(others))
 
     def cancel(self, job: str, reason: str) -> None:
         with self._call("cancel"):

@@ -234,7 +234,9 @@ class TwinCluster:
         """Lets a suspended job wait for nodes; one that is still being saved does so afterwards."""
         job.wants_to_go_on = job.state is not JobState.SUSPENDED
         if job.state is JobState.SUSPENDED:
-            self._move(job, JobState.PENDING, "resumed")
+            # One whose machine is somewhere is released to that node by whoever leads it there.
+            is_held = bool(job.saved_nodes and job.holders)
+            self._move(job, JobState.HELD if is_held else JobState.PENDING, "resumed")
 
     def add_job(self, submission: Submission) -> TwinJob:
         self._last_number += 1
@@ -304,6 +306,8 @@ class TwinCluster:
         for job in self.all_jobs():
             if name in job.nodes:
                 to = JobState.PENDING if self.rules.reruns_after_failure else JobState.ENDED
+                # What ran there is lost: it starts from its beginning, anywhere.
+                job.saved_nodes = job.wanted_nodes = ()
                 if job.leaving is not None and job.leaving.to is JobState.ENDED:
                     to = JobState.ENDED
                 job.leaving = Leaving(self.now_s, to, f"node {name} failed")

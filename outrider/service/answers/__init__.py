@@ -20,6 +20,7 @@ from outrider.service.answers.leases import (
     Report,
 )
 from outrider.service.answers.site import Overview, Status, Timeline
+from outrider.service.answers.switch import SwitchView
 
 Result = Literal["accepted", "refused"]
 
@@ -446,6 +447,7 @@ Answer = (
     | Reconciled
     | Handover
     | EventTaken
+    | SwitchView
     | Trouble
 )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from outrider.metadata.policies import Policies
+from outrider.rms.base import Sight
 from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.manager import JobManager
 from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
@@ -29,6 +30,7 @@ from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.offers import HeldOffers
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
+from outrider.service.desk.switch.switching import SiteSwitches
 from outrider.service.desk.views.images import ImageViews
 from outrider.service.desk.views.jobs import JobViews
 from outrider.service.desk.views.leases import LeaseViews
@@ -68,6 +70,13 @@ class DeskComponents:
     lease_views: LeaseViews
     image_views: ImageViews
     rooms: PoolRooms
+    switches: SiteSwitches
+
+    def seen(self, sight: Sight) -> None:
+        """The batch system has been looked at, and what there is was compared."""
+        self.jobs.seen(sight)
+        self.opening.seen(sight)
+        self.switches.seen(sight)
 
     def take_up(self, rooms: Mapping[str, NodeRoom]) -> None:
         """Go on with what is on the disk; `rooms` is what nodes have said of their pools."""
@@ -76,6 +85,7 @@ class DeskComponents:
         self.jobs.yielding.take_up()
         self.lifecycle.take_up()
         self.opening.take_up()
+        self.switches.take_up()
 
     def make_way(self, name: str) -> None:
         """Those who made way for a new reservation have other nodes, or none any more."""
@@ -126,10 +136,9 @@ def make_components(
     execution = PlanExecution(site, node_orders, agenda, deadlines, alarms, events, log, meter)
     copies = ReservationCopies(site, node_orders, execution, alarms, troubles, events, log)
     repair = ReservationRepair(site, node_orders, admission, execution, copies, alarms, troubles, log)
-    watch = NodeWatch(site, node_orders, agenda)
+    watch, orders = NodeWatch(site, node_orders, agenda), JobOrders(site, node_orders, is_carrying, log)
     lifecycle = ReservationLifecycle(site, agenda, admission, execution, alarms, troubles, watch, log, meter)
     best_effort = BestEffortTransfers(site, node_orders, deadlines, events, log, meter)
-    orders = JobOrders(site, node_orders, is_carrying, log)
     jobs = JobManager(
         site,
         node_orders,
@@ -178,4 +187,5 @@ def make_components(
         site_views=SiteViews(site, node_orders),
         image_views=ImageViews(site, node_orders, jobs),
         rooms=PoolRooms(site, node_orders, troubles, log),
+        switches=SiteSwitches(site, jobs, log),
     )

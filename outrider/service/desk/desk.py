@@ -22,6 +22,7 @@ from outrider.service.answers import Answer, Reconciled, Replied, Trouble
 from outrider.service.desk.batch.effect_queue import MOST_WAIT_S, EffectQueue
 from outrider.service.desk.batch.job_effects import is_move, job_of
 from outrider.service.desk.batch.reservation_effects import PARK, RESERVE
+from outrider.service.desk.batch.submissions import remember, trouble_of
 from outrider.service.desk.components import DeskComponents, make_components
 from outrider.service.desk.dispatch import DECIDED, RequestDispatch
 from outrider.service.desk.leases.offer_searches import OfferSearch, OfferSearches
@@ -34,7 +35,6 @@ from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.node_list import ListedNode
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.status import status_of
-from outrider.service.desk.submissions import remember, trouble_of
 from outrider.service.desk.views.shares import shares_of
 from outrider.service.meter import Log, Meter
 from outrider.service.ports import (
@@ -301,8 +301,7 @@ class Desk:
         self._look_at_nodes(result.nodes)
         if self._parts is not None:
             self._find("", self._parts.reconciler.seen(result, call.watched))
-            self._parts.jobs.seen(result)
-            self._parts.opening.seen(result)
+            self._parts.seen(result)
 
     def _look_at_nodes(self, nodes: tuple[RmsNode, ...]) -> None:
         """What nodes there are. That they are the very same as before is seen at once."""

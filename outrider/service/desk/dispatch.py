@@ -33,6 +33,7 @@ from outrider.service.requests import (
     AskStart,
     Caller,
     Cancel,
+    DecideSwitch,
     Explain,
     ListDecisions,
     ListImages,
@@ -51,6 +52,7 @@ from outrider.service.requests import (
     ShowLease,
     ShowOverview,
     ShowReport,
+    ShowSwitch,
     ShowTimeline,
     SignedCall,
     Trigger,
@@ -110,6 +112,8 @@ class RequestDispatch:
             return self._parts.job_views.details(request, caller)
         if isinstance(request, AskStart):
             return self._parts.job_views.start(request, caller)
+        if isinstance(request, ShowSwitch):
+            return self._parts.switches.show()
         if isinstance(request, Explain):
             return views.explanation(request.name, caller)
         assert isinstance(request, ListDecisions)
@@ -274,6 +278,8 @@ class RequestDispatch:
         """Suspend a job's machine, or let it go on; how the job stands."""
         if store_trouble:
             return Trouble(code="unavailable", message=store_trouble)
+        if isinstance(request, DecideSwitch):
+            return self._parts.switches.decide(request, caller)
         done = machine_orders.order(self.site, self._parts.jobs.entries, request, caller)
         if isinstance(done, Trouble):
             return done

@@ -28,6 +28,7 @@ from outrider.service.web.routes.page import page_routes
 from outrider.service.web.routes.probes import probe_routes
 from outrider.service.web.routes.reservations import reservation_routes
 from outrider.service.web.routes.submissions import submission_routes
+from outrider.service.web.routes.switches import switch_routes
 
 API_VERSION = "1"
 MOST_PROBLEMS = 100
@@ -84,6 +85,7 @@ def make_api(asker: Asker, closers: list[Callable[[], None]]) -> FastAPI:
         job_routes(asker),
         login_routes(asker),
         administration_routes(asker),
+        switch_routes(asker),
         probe_routes(asker),
         page_routes(),
     ):

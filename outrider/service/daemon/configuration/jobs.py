@@ -98,6 +98,17 @@ class ScheduleSection(Section):
         )
 
 
+class ConsolidateSection(Section):
+    """Switches that the service begins by itself."""
+
+    enabled: bool = Field(False, description="whether it does; `outrider switch` works without, too")
+    every_s: Duration = Field(
+        30, ge=5, alias="every", description="how often it looks whether one would help",
+        json_schema_extra=given("30s"),
+    )  # fmt: skip
+    actions_per_hour: int = Field(60, ge=1, le=10_000, description="the most actions within an hour")
+
+
 class JobsSection(Section):
     """Best-effort jobs that name an image."""
 
@@ -131,6 +142,10 @@ class JobsSection(Section):
         description="with which a machine's memory is written to a node's disk, at least: by it is known how "
         "long before a reservation's start machines are suspended",
         json_schema_extra=given("50MB"),
+    )
+    consolidate: ConsolidateSection = Field(
+        default_factory=all_defaults(ConsolidateSection),
+        description="whether machines are moved so that a job starts that waits for room",
     )
     most_grace_s: Duration = Field(
         300,

@@ -360,6 +360,12 @@ class Config(Section):
         if self.jobs.machines and self.backend.kind in WITHOUT_MACHINES:
             words = f"is true, and jobs of backend.kind {self.backend.kind} run in no machines"
             contradiction(words, "jobs", "machines")
+        if self.jobs.consolidate.enabled and not self.jobs.machines:
+            words = "is true, and no job runs in a machine: jobs.machines has to be true, too"
+            contradiction(words, "jobs", "consolidate", "enabled")
+        if self.jobs.consolidate.enabled and self.backend.kind == "gridengine":
+            words = "is true, and with Grid Engine no machine moves to another node"
+            contradiction(words, "jobs", "consolidate", "enabled")
         return self
 
     @property
@@ -414,6 +420,9 @@ def settings_of(config: Config) -> Settings:
         most_copies=config.jobs.copies,
         allows_preemptible=config.jobs.preemptible,
         allows_machines=config.jobs.machines,
+        consolidates=config.jobs.consolidate.enabled,
+        consolidate_every_s=config.jobs.consolidate.every_s,
+        consolidate_actions=config.jobs.consolidate.actions_per_hour,
         saving_rate_bytes_per_s=config.jobs.saving_rate_bytes_per_s,
         most_requeue_grace_s=config.jobs.most_grace_s,
         requeue_margin_s=config.jobs.requeue_margin_s,

@@ -14,7 +14,7 @@ from outrider.rms.base import BatchSystem, Refused, RmsError, Submission
 from outrider.service.answers import Handover, Trouble
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.threads.loop import Loop
-from outrider.service.desk.submissions import tag_of
+from outrider.service.desk.batch.submissions import tag_of
 from outrider.service.front import Busy, NotDone, Submit
 from outrider.service.requests import BeginSubmission, Caller, EndSubmission
 

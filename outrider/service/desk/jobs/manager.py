@@ -9,6 +9,7 @@ nodes that are not known to have its image, and nothing is ever cancelled here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from outrider.core.model import Image
 from outrider.core.nodes.forecast import BusyForecast
@@ -235,6 +236,11 @@ class JobManager:
         self._settling.run()
 
     @property
+    def is_reading(self) -> bool:
+        """Whether it is not known yet of each job what it wants."""
+        return bool(self._jobs.to_read)
+
+    @property
     def is_busy(self) -> bool:
         """Whether something was left to be done at once."""
         return self._jobs.is_busy or self._review.is_under_way or self.turns.is_due
@@ -292,6 +298,9 @@ class JobManager:
         if job.state in GONE and entry.stage is not Stage.RUNNING:
             self._drop_lookup(entry)
             entry.stage, entry.words, entry.retry_s, entry.yields_to = Stage.RUNNING, "", None, ""
+            if entry.lines is None and job.can_save:
+                # It ran before this service: whether in a machine has to be known all the same.
+                self._jobs.to_read.add(entry.key, entry.job.uid)
             self._placer.start(entry, job)
         elif job.state in WAITING and entry.stage is Stage.RUNNING:
             self._again(entry)
@@ -353,7 +362,9 @@ class JobManager:
 
     def _read(self, entry: JobEntry) -> None:
         if entry.stage is not Stage.RESOLVING:
-            # It has started meanwhile.
+            # It has started meanwhile, and was taken as it is.
+            with suppress(TextError):
+                entry.lines = parse_job_lines(entry.job.metadata or "")
             return
         try:
             lines = parse_job_lines(entry.job.metadata or "")

@@ -92,8 +92,8 @@ class ReservationAlarms:
         if not moving.has_planned_rate or moving.given_up:
             return
         was_doubted, took_s = self.link.is_doubted, self._site.now_s - moving.begun_s
-        uri, rate = moving.transfer.image.uri, moving.rate_bytes_per_s
-        self.link.note(self._deadlines.rate_keys(moving.transfer), uri, came_bytes, took_s, rate)
+        server, rate = self._deadlines.server(moving.transfer), moving.rate_bytes_per_s
+        self.link.note(self._deadlines.rate_keys(moving.transfer), server, came_bytes, took_s, rate)
         if self.link.is_doubted == was_doubted:
             return
         words = self.link.words or "transfers get the planned rate again"

@@ -245,9 +245,8 @@ class PlanExecution:
 
     def _mirror(self, transfer: Transfer) -> str:
         """Where an image is to come from, if not from its own address."""
-        network, uri = self._site.settings.network, transfer.image.uri
-        address = uri if network is None else network.address(uri, transfer.lanes)
-        return "" if address == uri else address
+        address = self._deadlines.server(transfer)
+        return "" if address == transfer.image.uri else address
 
     def _need(self, live: Live, node: str, transfer: int | None, *, is_partial: bool = False) -> None:
         site, document = self._site, live.document

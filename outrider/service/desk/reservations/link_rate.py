@@ -1,6 +1,7 @@
 """What transfers get of the link that was planned for them: whether link.rate is more than there is.
 
-A slow server is not a slow link: the link is doubted when transfers from several servers got less. From one
+A slow server is not a slow link: the link is doubted when transfers from several servers got less, but for a
+server's own link. From one
 server alone it is said that it may be either. A transfer counts if it had the whole planned rate from its
 beginning on, and was large enough that its first seconds do not matter. Of several links each is watched by
 itself: one that is crossed by transfers that got enough is not to blame for others.
@@ -43,8 +44,8 @@ class LinkWatch:
     """The transfers of late over one link, whose rate is `key` of the configuration. After a change of that,
     which takes a new start, it begins again."""
 
-    def __init__(self, key: str = "link.rate") -> None:
-        self._key = key
+    def __init__(self, key: str = "link.rate", lanes: int = 1) -> None:
+        self._key, self._lanes = key, lanes
         self._seen: deque[Carried] = deque(maxlen=MOST_SEEN)
         self._is_low = False
 
@@ -69,7 +70,11 @@ class LinkWatch:
     @property
     def is_doubted(self) -> bool:
         """Whether transfers from several servers got less, so that it is no server's fault."""
-        return self._is_low and len({each.server for each in self._seen}) > 1
+        return self._is_low and (self._is_of_a_server or len({each.server for each in self._seen}) > 1)
+
+    @property
+    def _is_of_a_server(self) -> bool:
+        return self._key.startswith("link.sources.")
 
     @property
     def measured_bytes_per_s(self) -> int | None:
@@ -85,7 +90,10 @@ class LinkWatch:
         servers = sorted({each.server for each in self._seen})
         planned = self._seen[-1].planned_bytes_per_s
         low = f"the last {len(self._seen)} transfers got at most {size(measured)}/s of {size(planned)}/s"
-        value = f"set {self._key} to {measured}"
+        # Each of those at a time got so much.
+        value = f"set {self._key} to {measured * self._lanes}"
+        if self._is_of_a_server:
+            return f"{low}: {value}, or find what slows {servers[0]}"
         if len(servers) > 1:
             return f"{low}, from {len(servers)} servers: {value}, or find what slows the link"
         return f"{low}, all from {servers[0]}: if others can have no more from there either, {value}"
@@ -98,11 +106,16 @@ class LinkWatches:
         self._watches: dict[str, LinkWatch] = {}
 
     def note(
-        self, keys: Iterable[str], uri: str, size_bytes: int, took_s: int, planned_bytes_per_s: int
+        self,
+        keys: Iterable[tuple[str, int]],
+        uri: str,
+        size_bytes: int,
+        took_s: int,
+        planned_bytes_per_s: int,
     ) -> None:
         """The same of a transfer that crossed these links."""
-        for key in keys:
-            watch = self._watches.setdefault(key, LinkWatch(key))
+        for key, lanes in keys:
+            watch = self._watches.setdefault(key, LinkWatch(key, lanes))
             watch.note(uri, size_bytes, took_s, planned_bytes_per_s)
 
     @property

@@ -112,12 +112,19 @@ class DeadlineTransfers:
             return settings.deadline_rate_bytes_per_s
         return settings.network.rate(transfer.image.uri, transfer.nodes)
 
-    def rate_keys(self, transfer: Transfer) -> tuple[str, ...]:
-        """By which keys of the configuration the rates of the links that it crosses are set."""
+    def rate_keys(self, transfer: Transfer) -> tuple[tuple[str, int], ...]:
+        """The keys of the configuration by which the rates of what it crosses are set, and for how many at a
+        time each is."""
         network = self._site.settings.network
         if network is None:
-            return ("link.rate",)
-        return tuple(network.key_of(link) for link in network.route(transfer.image.uri, transfer.nodes))
+            return (("link.rate", 1),)
+        found = [(network.key_of(link), link.lanes) for link in network.crossed(transfer)]
+        return (*found, *([] if network.node_rate_bytes_per_s is None else [("link.node_rate", 1)]))
+
+    def server(self, transfer: Transfer) -> str:
+        """The address that it is fetched from first: the image's own, or a mirror's."""
+        network, uri = self._site.settings.network, transfer.image.uri
+        return uri if network is None else network.address(uri, transfer.lanes)
 
     def aside_rate(self, moving: Moving) -> int:
         """What one that had its time may still take, so that others do not miss it."""

@@ -35,6 +35,8 @@ Nodes = Annotated[int, Field(ge=1, le=MOST_INSTANCES)]
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Most = Annotated[int, Field(ge=1, le=MOST_LISTED)]
 Instant = Annotated[int, Field(ge=0, lt=LAST_S)]
+JobText = Annotated[str, Field(pattern=JOB)]
+HostText = Annotated[str, Field(pattern=HOST)]
 HostList = Annotated[str, Field(max_length=4096, pattern=_LINE)]
 
 
@@ -159,6 +161,17 @@ class MigrationBody(Body):
     node: str = Field(
         default="", pattern=f"^$|{HOST}", description="the node; without it the service names one"
     )
+
+
+class SwitchBody(Body):
+    """A switch that is to be planned, or carried out."""
+
+    is_plan: bool = Field(True, description="whether nothing is to be done")
+    drained: HostList = Field("", description="nodes that are to be empty, like n[1-4,7]")
+    fences: dict[JobText, HostText] = Field(
+        {}, max_length=1_000, description="by job, the node where its machine is to be"
+    )
+    explain: str = Field("", pattern=f"^$|{JOB}", description="a job, of which is said why it moves or not")
 
 
 class BackupBody(Body):

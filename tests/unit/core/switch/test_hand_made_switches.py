@@ -16,6 +16,7 @@ from outrider.core.switch.model import (
     Target,
     VirtualMachine,
 )
+from outrider.core.switch.placement import place
 from outrider.core.switch.planner import NoSwitch, Switch, plan_switch
 from outrider.core.switch.rules import PlacementRules
 from outrider.core.switch.selection import select
@@ -280,6 +281,21 @@ def test_node_that_has_the_image_is_preferred() -> None:
     )
 
     assert plan_switch(before, (0,)).target.hosts == (1,)
+
+
+def test_machines_of_one_image_go_where_it_comes_anyway() -> None:
+    """The first brings the image to the larger node; the second, smaller one would fit best on the other."""
+    before = Situation(
+        nodes=(SwitchNode(name="n0", capacity=(8, 9)), SwitchNode(name="n1", capacity=(3, 9))),
+        machines=tuple(
+            VirtualMachine(name=f"m{n}", job=n, demand=(memory, 0), image="a.img", image_mb=100)
+            for n, memory in enumerate((5, 3))
+        ),
+        standings=(WAITING, WAITING),
+        hosts=(NOWHERE, NOWHERE),
+    )
+
+    assert place(before, (0, 1)) == Target(hosts=(0, 0))
 
 
 def test_check_finds_what_is_planted() -> None:

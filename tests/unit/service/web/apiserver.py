@@ -39,6 +39,7 @@ from outrider.service.answers import (
 )
 from outrider.service.answers.leases import EventTaken, LeaseList, LeaseView, Report, ReportLine
 from outrider.service.answers.site import ShareList, Timeline
+from outrider.service.answers.switch import SwitchStep, SwitchView
 from outrider.service.front import (
     Administrators,
     BackedUp,
@@ -141,6 +142,24 @@ LEASE = LeaseView(
     last_end_s=NOW_S + 3600,
     price=None,
 )
+SWITCH = SwitchView(
+    state="planned",
+    number=1,
+    by="root",
+    begun_s=None,
+    ended_s=None,
+    cost_mib=5,
+    bound_mib=5,
+    steps=(
+        SwitchStep(stage=1, kind="migrate", job="4711", source="n1", target="n2", pause_s=9, state="waits"),
+    ),
+    asleep=("4712",),
+    kept=("job 4713: it was moved within the last hour",),
+    explanation=("4711 leaves n1 for n2",),
+    words="",
+    is_consolidating=False,
+    actions_left=60,
+)
 ANSWERS: Mapping[str, Answer] = {
     "Accept": DECISION,
     "Reserve": DECISION,
@@ -149,6 +168,8 @@ ANSWERS: Mapping[str, Answer] = {
     "Trigger": DETAILS,
     "SignedCall": EventTaken(name="render-17", what="begin"),
     "Show": DETAILS,
+    "DecideSwitch": SWITCH,
+    "ShowSwitch": SWITCH,
     "ListReservations": ReservationList(reservations=(VIEW,), next_after=None),
     "ListImages": ImageList(images=(), is_complete=True),
     "ListNodes": NodeList(nodes=(), next_after=""),

@@ -54,6 +54,7 @@ def test_no_object_takes_what_it_does_not_know() -> None:
         "MigrationBody",
         "StartingBody",
         "BackupBody",
+        "SwitchBody",
         "LoginBody",
     }
     assert set(bodies) == asking

@@ -20,6 +20,7 @@ from tests.unit.service.web.apiserver import (
     DETAILS,
     DIGEST,
     LINE,
+    SWITCH,
     WORKSPACE,
     ScriptedFront,
     Server,
@@ -390,3 +391,17 @@ def test_what_recurs_by_halves_is_a_fault(api: Server, more: dict[str, object]) 
     reply = api.post("/v1/reservations", {"workspace": WORKSPACE, **more})
 
     assert (reply.status, reply.json["problems"][0]["key"] in ("every", "until")) == (422, True)
+
+
+def test_switches_are_for_administrators(api: Server, front: ScriptedFront) -> None:
+    body = {"is_plan": False, "drained": "n[1-2]", "fences": {"4711": "n2"}, "explain": "4711"}
+
+    assert api.post("/v1/switch", body).json == as_json(SWITCH)
+    request = front.last
+    assert request == asked.DecideSwitch(
+        is_plan=False, drained=("n1", "n2"), fences=(("4711", "n2"),), explain="4711"
+    )
+    assert api.get("/v1/switch").json == as_json(SWITCH)
+    assert front.last == asked.ShowSwitch()
+    assert api.post("/v1/switch", {"drained": "n[1"}).status == 422
+    assert api.post("/v1/switch", {"fences": {"4711": "a b"}}).status == 422

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from outrider.rms.base import JobState, NodeState, Sight
+from outrider.rms.base import JobState, NodeState, RmsJob, Sight
 from outrider.service.answers import Trouble
 from outrider.service.desk.batch.job_effects import machine_of, migrate_effect, resume_effect, suspend_effect
 from outrider.service.desk.jobs.job import JobEntry
@@ -37,8 +37,7 @@ def order_move(
     targets = _targets(site, entry, entries, node, len(sources))
     if isinstance(targets, Trouble):
         return targets
-    rate = site.settings.best_effort_rate_bytes_per_s or site.settings.link_rate_bytes_per_s // LINK_SHARE
-    rate = max(1, rate // len(sources))
+    rate = move_rate(site, len(sources))
     fields = {
         "job": job.key, "uid": job.uid, "sources": sources, "targets": targets,
         "rate_bytes_per_s": rate,
@@ -52,7 +51,7 @@ def order_move(
     if job.state is not JobState.SUSPENDED:
         effects.append(resume_effect(job.key, now_s))
     site.todo(effects)
-    pause_s = _pause_s(site, entry, rate, is_running=runs)
+    pause_s = expected_pause_s(site, job, is_running=runs)
     words = f"from {source} to {target}, by {who}; a pause of at most about {pause_s} s is expected"
     site.note("machine", f"job {job.key}", "migrates", words, uid=job.uid)
     return words
@@ -72,10 +71,17 @@ def leave_drained(site: Site, entries: Mapping[str, JobEntry], sight: Sight) -> 
             order_move(site, entry, entries.values(), "", f"outrider: {', '.join(left)} is drained")
 
 
-def _pause_s(site: Site, entry: JobEntry, rate: int, *, is_running: bool) -> int:
-    """To save its memory, carry it so fast and read it again; what its disks have grown by is not known."""
-    memory_bytes = machine_memory_bytes(entry.job)
+def move_rate(site: Site, count: int) -> int:
+    """With how many bytes a second each of so many machines is brought over."""
+    rate = site.settings.best_effort_rate_bytes_per_s or site.settings.link_rate_bytes_per_s // LINK_SHARE
+    return max(1, rate // max(1, count))
+
+
+def expected_pause_s(site: Site, job: RmsJob, *, is_running: bool) -> int:
+    """To save its memory, carry it and read it again; what its disks have grown by is not known."""
+    memory_bytes = machine_memory_bytes(job)
     saved_s = saving_s(site.settings, memory_bytes)
+    rate = move_rate(site, len(job.nodes or job.saved_on))
     return (2 if is_running else 1) * saved_s + math.ceil(memory_bytes / rate)
 
 

@@ -10,11 +10,11 @@ from outrider.service.desk.batch.job_effects import resume_effect, suspend_effec
 from outrider.service.desk.jobs.interruption.machine_moves import order_move
 from outrider.service.desk.jobs.job import JobEntry
 from outrider.service.desk.state.site import Site
-from outrider.service.requests import Caller, MachineRequest, MigrateJob, SuspendJob
+from outrider.service.requests import Caller, MigrateJob, ResumeJob, SuspendJob
 
 
 def order(
-    site: Site, entries: Mapping[str, JobEntry], request: MachineRequest, caller: Caller
+    site: Site, entries: Mapping[str, JobEntry], request: SuspendJob | ResumeJob | MigrateJob, caller: Caller
 ) -> Trouble | str:
     """Have it done; why not, if it is not to be done; of a machine that moves, what is done. What is so
     already is no error."""

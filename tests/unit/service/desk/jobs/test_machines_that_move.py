@@ -147,3 +147,16 @@ def test_where_machines_cannot_move_that_is_said(tmp_path: Path) -> None:
         assert isinstance(answer, Trouble)
         assert "can run on no other node" in answer.message
         assert state(made, key) is JobState.RUNNING
+
+
+def test_machine_that_ran_before_the_service_can_be_moved(
+    site: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves = Moves(site, [None])
+    monkeypatch.setattr(site, "_carry_out", moves)
+    key = running(site, MACHINE, memory_mib=MEMORY_MIB)
+
+    site.restart()
+    site.sleep(30)
+
+    assert isinstance(site.ask(MigrateJob(job=key)), JobDetails)

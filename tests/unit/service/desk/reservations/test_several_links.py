@@ -236,6 +236,30 @@ def test_slow_link_is_named_by_its_key_and_the_others_are_not(sandbox: Sandbox) 
     assert isinstance(status, Status)
     assert "link.sources.far.rate" in status.link_words
     assert "link.groups" not in status.link_words
+    assert status.is_link_doubted
+
+
+def test_slow_nodes_are_named_by_their_key_and_a_mirror_that_was_not_asked_is_not(tmp_path: Path) -> None:
+    """Nodes take half of what they should, of which a link carries two at a time."""
+    text = MIRRORED + "  transfer_rate: 50MB\n  node_rate: 50MB\n"
+    sandbox = Sandbox(tmp_path, settings=settings(tmp_path, text))
+    for pool in sandbox.pools.values():
+        pool.rate_bytes_per_s = 22_500_000
+    for number in range(4):
+        server = ("far", "near")[number % 2] + ".example.org"
+        asked: dict[str, Any] = {"server": server, "size_bytes": 20 * RATE, "duration": "5m"}
+        made = reserve(sandbox, image=f"i{number}", start="now+1hours", **asked)
+        assert made.result == "accepted"
+        sandbox.sleep(2 * 3600)
+    status = sandbox.ask(ShowStatus(), ADMIN)
+    sandbox.close()
+
+    assert isinstance(status, Status)
+    assert "set link.node_rate to 2" in status.link_words
+    assert "twin" not in status.link_words
+    # The link of their rack carries two such transfers.
+    assert "set link.groups.one.rate to 4" in status.link_words
+    assert status.is_link_doubted
 
 
 def test_two_images_of_one_source_come_from_it_and_its_mirror_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,125 @@
+"""`outrider switch` and `outrider nodes drain --live`: machines of jobs moved by one plan."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from outrider.cli.arguments import Parser, Subparsers
+from outrider.cli.asking.session import add_asking, session
+from outrider.cli.errors import InputError
+
+if TYPE_CHECKING:
+    from outrider.service.answers.switch import SwitchView
+    from outrider_client.transport import Json
+
+_SWITCH = """For administrators, with Slurm. The machines of jobs with run: vm are placed anew, so that as
+many jobs run as can, in the order in which they were submitted; what runs comes before what waits. Each
+machine that moves is saved, brought to its new node and goes on there.
+
+examples:
+  outrider switch plan
+  outrider switch plan --explain 4711
+  outrider switch run --fence 4711=n2 --fence 4712=n1
+  outrider switch show
+"""
+_DRAIN = """For administrators, with Slurm. The node has to take no jobs any more: drain it in Slurm first.
+Machines of jobs with run: vm are saved and go on elsewhere; each is named with the pause that is expected.
+What cannot move is named with the reason, and ends when it ends.
+
+examples:
+  scontrol update NodeName=n3 State=DRAIN Reason=disk && outrider nodes drain n3 --live
+  outrider nodes drain n3 --live --plan
+"""
+
+
+def add(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "switch", help="move machines of jobs by one plan", description="move machines of jobs by one plan.",
+        epilog=_SWITCH,
+    )  # fmt: skip
+    parser.set_defaults(command=_no_command)
+    below = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+    for name, run, words in (
+        ("plan", plan, "say what would be done, with its cost, and do nothing"),
+        ("run", carry_out, "plan a switch and carry it out"),
+    ):
+        parser = add_asking(below, name, run, words, _SWITCH)
+        parser.add_argument(
+            "--fence", action="append", default=[], metavar="JOB=NODE", help="a job's machine is to be there"
+        )
+        parser.add_argument("--explain", default="", metavar="JOB", help="say why it is moved or not")
+    add_asking(below, "show", show, "show the switch that goes on, or the last one", _SWITCH)
+    parser = add_asking(commands, "drain", drain, "empty nodes of machines (as outrider nodes drain)", _DRAIN)
+    parser.add_argument("nodes", metavar="NODES", help="these nodes: n[1-4,7]")
+    parser.add_argument("--live", action="store_true", help="move what runs there; needed")
+    parser.add_argument("--plan", action="store_true", help="say what would be done, and do nothing")
+
+
+def plan(arguments: argparse.Namespace) -> None:
+    _decide(arguments, is_plan=True)
+
+
+def carry_out(arguments: argparse.Namespace) -> None:
+    _decide(arguments, is_plan=False)
+
+
+def show(arguments: argparse.Namespace) -> None:
+    from outrider.service.answers.switch import SwitchView
+
+    asking = session(arguments)
+    if (found := asking.shown(SwitchView, asking.client.get("/v1/switch"))) is not None:
+        print(screen(found))
+
+
+def drain(arguments: argparse.Namespace) -> None:
+    if not arguments.live:
+        raise InputError("drain needs --live: that a node takes no new jobs is said to the batch system")
+    _ask(arguments, {"is_plan": arguments.plan, "drained": arguments.nodes})
+
+
+def _decide(arguments: argparse.Namespace, *, is_plan: bool) -> None:
+    fences: dict[str, Json] = {}
+    for each in arguments.fence:
+        job, sign, node = each.partition("=")
+        if not (job and sign and node):
+            raise InputError(f"--fence {each}: write JOB=NODE, like 4711=n2")
+        fences[job] = node
+    _ask(arguments, {"is_plan": is_plan, "fences": fences, "explain": arguments.explain})
+
+
+def _ask(arguments: argparse.Namespace, body: Json) -> None:
+    from outrider.service.answers.switch import SwitchView
+
+    asking = session(arguments)
+    if (found := asking.shown(SwitchView, asking.client.post("/v1/switch", body))) is not None:
+        print(screen(found))
+
+
+def screen(found: SwitchView) -> str:
+    """A line for each step, after what the whole is."""
+    from outrider_client.transport import printable_line
+
+    if found.state == "none":
+        return "no switch yet"
+    name = (
+        "a switch is planned"
+        if found.state == "planned"
+        else f"switch {found.number} by {found.by}: {found.state}"
+    )
+    what = f"{found.cost_mib} MiB are moved, by no plan fewer than {found.bound_mib}"
+    lines = [f"{name}; {what}" if found.steps else f"{name}; there is nothing to do"]
+    for each in found.steps:
+        where = " ".join(
+            filter(None, (each.source, "to" if each.source and each.target else "", each.target))
+        )
+        pause = f", a pause of at most about {each.pause_s} s" if each.pause_s else ""
+        lines.append(f"  stage {each.stage}  {each.kind} job {each.job} {where}: {each.state}{pause}")
+    lines += [f"  job {job} stays suspended until there is room" for job in found.asleep]
+    lines += [f"  stays: {each}" for each in found.kept]
+    lines += [f"  {each}" for each in (*found.explanation, found.words) if each]
+    return "\n".join(printable_line(line) for line in lines)
+
+
+def _no_command(arguments: argparse.Namespace) -> None:
+    raise InputError("no command given; try outrider switch plan")

@@ -1,0 +1,45 @@
+"""What is answered about switches of the whole site."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Step = Literal["migrate", "suspend", "resume", "run"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SwitchStep:
+    """One action: of which job, from where to where, in which stage. `pause_s`: at most about so long."""
+
+    stage: int
+    kind: Step
+    job: str
+    source: str
+    target: str
+    pause_s: int
+    state: Literal["waits", "runs", "done", "left to the batch system"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SwitchView:
+    """A switch that is planned, runs, or was the last one. Costs are MiB of memory that are moved."""
+
+    state: Literal["none", "planned", "runs", "done", "failed"]
+    number: int
+    by: str
+    begun_s: int | None
+    ended_s: int | None
+    cost_mib: int
+    bound_mib: int
+    steps: tuple[SwitchStep, ...]
+    asleep: tuple[str, ...]
+    """Jobs that it has suspended because there is no room for them; they go on with the next one."""
+    kept: tuple[str, ...]
+    """Jobs whose machines stay where they are, each with the reason."""
+    explanation: tuple[str, ...]
+    words: str
+    is_consolidating: bool
+    """Whether the service begins switches by itself."""
+    actions_left: int
+    """Of those that it may begin by itself within an hour."""

@@ -1,0 +1,245 @@
+"""The machines of jobs as a situation to switch from: where they are, what they need, and which may move."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from outrider.core.switch.model import NOWHERE, MachineStanding, Situation, SwitchNode, VirtualMachine
+from outrider.core.switch.rules import PlacementRules
+from outrider.rms.base import JobState, NodeState, RmsJob, RmsNode, Sight
+from outrider.service.desk.batch.job_effects import machine_of
+from outrider.service.desk.jobs.job import JobEntry
+from outrider.service.desk.nodes.preemptible_jobs import machine_memory_bytes
+from outrider.service.desk.state.site import Site
+
+MOST_MACHINES = 2_000
+"""Of more the plan would keep others waiting: the desk does one thing at a time."""
+ON_NODES = (JobState.STARTING, JobState.RUNNING)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fleet:
+    """A situation, and whose machine each is. Memory is in MiB."""
+
+    situation: Situation
+    rules: PlacementRules
+    queue: tuple[int, ...]
+    """What runs and what waits to go on, as submitted, and then what waits for its start."""
+    keys: tuple[str, ...]
+    """By job of the situation, what the batch system calls it."""
+    kept: Mapping[str, str]
+    """Jobs whose machines are not moved, and why."""
+
+    def number(self, key: str) -> int | None:
+        """A job's first machine."""
+        return self.situation.jobs[self.keys.index(key)][0] if key in self.keys else None
+
+
+class NoFleet(Exception):
+    """There is nothing to plan with; the message says why."""
+
+
+def fleet_of(
+    site: Site,
+    sight: Sight,
+    entries: Mapping[str, JobEntry],
+    *,
+    drained: Collection[str] = (),
+    fences: Mapping[str, str] | None = None,
+    asleep: Collection[str] = (),
+    resting: Collection[str] = (),
+) -> Fleet:
+    """Raises NoFleet. `drained`: nodes that are to be empty. `fences`: by job, the node where it is to be.
+    `asleep`: jobs that an earlier switch suspended, which are to go on. `resting`: what moved lately."""
+    return _Fleet(site, sight, entries, drained, fences or {}, asleep, resting).made()
+
+
+class _Fleet:
+    def __init__(
+        self,
+        site: Site,
+        sight: Sight,
+        entries: Mapping[str, JobEntry],
+        drained: Collection[str],
+        fences: Mapping[str, str],
+        asleep: Collection[str],
+        resting: Collection[str],
+    ) -> None:
+        self._site = site
+        self._sight = sight
+        self._images = {key: entry.image for key, entry in entries.items() if entry.image is not None}
+        self._jobs = [
+            entry.job
+            for entry in entries.values()
+            if entry.lines is not None and entry.lines.is_machine and entry.job.can_save
+        ]
+        self._jobs.sort(key=lambda job: (job.submitted_s, _order(job.key)))
+        self._drained = frozenset(drained)
+        self._fences = fences
+        self._asleep = frozenset(asleep)
+        self._resting = frozenset(resting)
+        self._place = {node.name: number for number, node in enumerate(sight.nodes)}
+        self._on = self._images_on()
+        self._kept: dict[str, str] = {}
+        for job in self._jobs:
+            if reason := self._reason(job):
+                self._kept[job.key] = reason
+        # What cannot leave a node that is to be empty is no part of the plan: it says so.
+        self._jobs = [job for job in self._jobs if not (job.key in self._kept and self._leaves(job))]
+
+    def made(self) -> Fleet:
+        self._check()
+        machines: list[VirtualMachine] = []
+        standings: list[MachineStanding] = []
+        hosts: list[int] = []
+        fence: dict[int, frozenset[int]] = {}
+        keep: set[int] = set()
+        going_on: list[int] = []
+        waiting: list[int] = []
+        for number, job in enumerate(self._jobs):
+            standing, at = self._standing(job)
+            (waiting if standing is MachineStanding.WAITING else going_on).append(number)
+            may = frozenset(self._place[name] for name in self._may_be_on(job, at) if name in self._place)
+            for place in at or (NOWHERE,) * job.nodes_wanted:
+                if job.key in self._kept:
+                    keep.add(len(machines))
+                else:
+                    fence[len(machines)] = may
+                name = job.key if job.nodes_wanted == 1 else f"{job.key}.{len(machines)}"
+                image = self._images.get(job.key)
+                machines.append(
+                    VirtualMachine(
+                        name=name,
+                        job=number,
+                        demand=_demand(job),
+                        image="" if image is None else image.image.key,
+                        image_mb=0 if image is None else image.size_bytes // 1_000_000,
+                    )
+                )
+                standings.append(standing)
+                hosts.append(place if isinstance(place, int) else self._place[place])
+        sleeping = [n for n in going_on if self._sleeps_on(self._jobs[n])]
+        return Fleet(
+            situation=Situation(
+                nodes=tuple(self._node(node) for node in self._sight.nodes),
+                machines=tuple(machines),
+                standings=tuple(standings),
+                hosts=tuple(hosts),
+            ),
+            rules=PlacementRules(fence=fence, keep=frozenset(keep), closed=frozenset(self._closed())),
+            queue=tuple(n for n in (*going_on, *waiting) if n not in sleeping),
+            keys=tuple(job.key for job in self._jobs),
+            kept=self._kept,
+        )
+
+    def _check(self) -> None:
+        known = {job.key for job in self._jobs}
+        for key, node in self._fences.items():
+            if key not in known:
+                raise NoFleet(f"job {key} has no machine that can be saved: it cannot be moved")
+            if node not in self._place:
+                raise NoFleet(f"there is no node {node}")
+        if unknown := sorted(self._drained - self._place.keys()):
+            raise NoFleet(f"there is no node {unknown[0]}")
+        if not self._jobs:
+            raise NoFleet("no job runs in a virtual machine that can be saved (run: vm)")
+        if len(self._jobs) > MOST_MACHINES:
+            raise NoFleet(
+                f"{len(self._jobs)} jobs run in machines: a switch is planned for at most {MOST_MACHINES}"
+            )
+
+    def _standing(self, job: RmsJob) -> tuple[MachineStanding, tuple[str, ...]]:
+        if job.state in ON_NODES:
+            return MachineStanding.RUNNING, job.nodes
+        if job.saved_on:
+            return MachineStanding.SLEEPING, job.saved_on
+        return MachineStanding.WAITING, ()
+
+    def _sleeps_on(self, job: RmsJob) -> bool:
+        """Whether somebody suspended it by hand: it goes on when somebody says so."""
+        return job.state is JobState.SUSPENDED and job.key not in self._asleep
+
+    def _reason(self, job: RmsJob) -> str:
+        """Why its machine is not moved; nothing if it may be."""
+        if self._standing(job)[0] is MachineStanding.WAITING:
+            return ""
+        if job.nodes_wanted != 1:
+            return "its machines on several nodes are moved by hand alone (outrider migrate)"
+        if self._sleeps_on(job):
+            return (
+                f"it was suspended by hand on {', '.join(job.saved_on)} (outrider migrate, outrider resume)"
+            )
+        if self._site.store.waiting_effects(machine_of(job.key), most=1):
+            return "it is being suspended or moved"
+        if not job.elsewhere:
+            return "the batch system, its partition or its user's wishes allow it no other node"
+        if job.key in self._resting and job.key not in self._fences and not self._leaves(job):
+            return "it was moved within the last hour"
+        return ""
+
+    def _leaves(self, job: RmsJob) -> bool:
+        return not self._drained.isdisjoint(job.nodes or job.saved_on)
+
+    def _may_be_on(self, job: RmsJob, at: tuple[str, ...]) -> tuple[str, ...]:
+        if job.key in self._fences:
+            return (self._fences[job.key],)
+        if not at:
+            return job.eligible or tuple(self._place)
+        return (*at, *job.elsewhere)
+
+    def _closed(self) -> list[int]:
+        """Nodes that take nothing: those that are to be empty, and down ones."""
+        return [
+            number
+            for number, node in enumerate(self._sight.nodes)
+            if node.name in self._drained or node.state is NodeState.DOWN
+        ]
+
+    def _node(self, node: RmsNode) -> SwitchNode:
+        """What machines can have of a node: what other jobs leave. One that takes no jobs, or that is
+        reserved now, gives what the machines there have, and no more."""
+        left = [*_amounts(dict(node.capacity.amounts))]
+        own = {job.key for job in self._jobs}
+        used = [0] * len(left)
+        for job in self._sight.jobs:
+            if node.name in job.nodes:
+                each = _demand(job)
+                for resource, amount in enumerate(each):
+                    if job.key in own:
+                        used[resource] += amount
+                    else:
+                        left[resource] -= amount
+        is_booked = any(
+            node.name in live.nodes and live.reservation.start_s <= self._site.now_s
+            for live in self._site.live.values()
+        )
+        if is_booked or node.state is not NodeState.UP:
+            left = used
+        return SwitchNode(
+            name=node.name,
+            capacity=tuple(max(0, amount) for amount in left),
+            images=frozenset(self._on.get(node.name, ())),
+        )
+
+    def _images_on(self) -> dict[str, set[str]]:
+        """By node, which images of machines are there or on their way."""
+        found: dict[str, set[str]] = {}
+        nodes = self._site.book.timeline.nodes
+        for key in {each.image.key for each in self._images.values()}:
+            for number in self._site.book.pools.nodes_with(key):
+                found.setdefault(nodes[number].name, set()).add(key)
+        return found
+
+
+def _order(key: str) -> tuple[int, str]:
+    return (int(key), "") if key.isdecimal() else (0, key)
+
+
+def _amounts(amounts: Mapping[str, int]) -> tuple[int, int]:
+    return amounts.get("memory_mib", 0), amounts.get("cpus", 0)
+
+
+def _demand(job: RmsJob) -> tuple[int, int]:
+    _, cpus = _amounts(dict(job.resources.amounts))
+    return machine_memory_bytes(job) >> 20, cpus

@@ -1,0 +1,322 @@
+"""Switches of a whole site, carried out on a twin whose saved machines can move: swaps, drains, crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from outrider.core.model import Resources
+from outrider.rms.base import JobState, Refused, RmsError, RmsNode
+from outrider.rms.twin import Twin, TwinRules
+from outrider.service.answers import Trouble
+from outrider.service.answers.switch import SwitchView
+from outrider.service.desk.batch.job_effects import is_move, moved_by
+from outrider.service.desk.switch.decision import SwitchDecision, read_switch, write_switch
+from outrider.service.ports import Call, Carry, NodeImage
+from outrider.service.requests import DecideSwitch, Request, ShowSwitch, SuspendJob
+from outrider.store.errors import Damaged
+from tests.unit.service.desk.jobs.yielding_site import MACHINE, SETTINGS, SETTLED_S, happened
+from tests.unit.service.desk.sandbox import ADMIN, RATE, Sandbox, digest_of
+
+HALF_MIB, WHOLE_MIB = 32_768, 65_536
+
+
+class Halls(Sandbox):
+    """Nodes of 64 GiB that all have the image, and between which saved machines can move."""
+
+    def __init__(self, folder: Path, **options: object) -> None:
+        super().__init__(folder, **options)  # type: ignore[arg-type]
+        names = list(self.pools)
+        self.rms = Twin(
+            [RmsNode(name=name, capacity=Resources.of(cpus=8, memory_mib=WHOLE_MIB)) for name in names],
+            clock=self.clock,
+            rules=TwinRules(moves_machines=True, save_s=3),
+        )
+        self.refuses: list[str] = []
+        """Jobs whose machines nobody can bring over, once each."""
+        self.carried: list[str] = []
+        digest = digest_of("ubuntu")
+        for pool in self.pools.values():
+            pool.images[digest] = NodeImage(digest=digest, size_bytes=10 * RATE, uri="x")
+        self._others = self._carry_out
+        self._carry_out = self._carried  # type: ignore[method-assign]
+
+    def _carried(self, call: Call) -> object:
+        if not isinstance(call, Carry) or not is_move(call.effect):
+            return self._others(call)
+        fields = moved_by(call.effect)
+        if fields["job"] in self.refuses:
+            self.refuses.remove(fields["job"])
+            return Refused("another version of QEMU")
+        try:
+            self.rms.move(fields["job"], tuple(fields["targets"]))
+        except RmsError as error:
+            return error
+        self.carried.append(f"{fields['job']} to {','.join(fields['targets'])}")
+        return None
+
+    def machine(self, memory_mib: int, *, cpus: int = 1, wanted: JobState = JobState.RUNNING) -> str:
+        key = self.submit(more=MACHINE, argv=("sleep", "30000"), memory_mib=memory_mib, cpus=cpus)
+        self.sleep(30)
+        job = self.job(key)
+        assert job is not None
+        assert job.state is wanted, job
+        return key
+
+    def at(self, key: str) -> tuple[str, ...]:
+        """Where it runs; nothing if it does not."""
+        job = self.job(key)
+        assert job is not None
+        return job.nodes if job.state is JobState.RUNNING else ()
+
+    def switch(self, request: Request) -> SwitchView:
+        answer = self.ask(request, ADMIN)
+        assert isinstance(answer, SwitchView), answer
+        return answer
+
+    def starts(self, key: str) -> int:
+        return len(happened(self, key, "running"))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Halls]:
+    yield from made(tmp_path, SETTINGS)
+
+
+def made(folder: Path, settings: object, nodes: int = 2) -> Iterator[Halls]:
+    found = Halls(folder, nodes=nodes, settings=settings)
+    found.sleep(SETTLED_S)
+    yield found
+    found.close()
+
+
+def swap_of(site: Halls) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    """Two machines, each of which fills its node, and where they are to be."""
+    one, other = site.machine(WHOLE_MIB), site.machine(WHOLE_MIB)
+    return one, other, ((one, site.at(other)[0]), (other, site.at(one)[0]))
+
+
+def test_two_machines_of_full_nodes_change_places(site: Halls) -> None:
+    one, other, fences = swap_of(site)
+    before = site.at(one), site.at(other)
+
+    planned = site.switch(DecideSwitch(fences=fences))
+    site.sleep(60)
+    assert (site.at(one), site.at(other)) == before, "a plan does nothing"
+    site.switch(DecideSwitch(is_plan=False, fences=fences))
+    site.sleep(300)
+
+    kinds = [(each.stage, each.kind) for each in planned.steps]
+    assert kinds == [(1, "suspend"), (2, "migrate"), (3, "resume")], "there is no third node"
+    # 64 GiB saved, migrated, and read from another node, which counts twice; stages before are added.
+    assert planned.cost_mib == WHOLE_MIB * (1 + (1 + 1) + (2 + 2))
+    shown = site.switch(ShowSwitch())
+    assert (shown.state, {each.state for each in shown.steps}) == ("done", {"done"}), shown
+    assert (site.at(one), site.at(other)) == (before[1], before[0])
+    assert (site.starts(one), site.starts(other)) == (2, 2), "each was suspended once"
+
+
+def test_drained_node_is_emptied_and_each_machine_is_named_with_its_pause(site: Halls) -> None:
+    key = site.machine(HALF_MIB)
+    node = site.at(key)[0]
+    other = next(name for name in site.pools if name != node)
+
+    refused = site.ask(DecideSwitch(is_plan=False, drained=(node,)), ADMIN)
+    site.rms.outside.drain(node)
+    site.sleep(30)
+    begun = site.switch(DecideSwitch(is_plan=False, drained=(node,)))
+    site.sleep(300)
+
+    assert isinstance(refused, Trouble)
+    assert "takes jobs: drain it in the batch system first" in refused.message
+    (step,) = begun.steps
+    assert (step.kind, step.source, step.target) == ("migrate", node, other)
+    # Saved and read with 64 MiB/s, 5 s spare each time, and carried with a tenth of the link.
+    assert step.pause_s == 2 * (5 + 512) + -(-(HALF_MIB << 20) // (RATE // 10))
+    assert site.at(key) == (other,)
+    assert site.switch(ShowSwitch()).state == "done"
+
+
+def test_machine_goes_where_its_image_is(tmp_path: Path) -> None:
+    """Two nodes have as much room; the first of them lacks the image."""
+    site = Halls(tmp_path, nodes=3, settings=SETTINGS)
+    site.pools["n2"].images.clear()
+    site.sleep(SETTLED_S)
+    key = site.machine(HALF_MIB)
+    assert site.at(key) == ("n1",)
+    site.pools["n2"].images.clear()
+    site.rms.outside.drain("n1")
+    site.sleep(30)
+
+    planned = site.switch(DecideSwitch(drained=("n1",), explain=key))
+
+    assert [each.target for each in planned.steps] == ["n3"]
+    assert any(each.startswith("image: n3 has ") for each in planned.explanation)
+    site.close()
+
+
+def test_what_cannot_leave_a_drained_node_is_named(site: Halls) -> None:
+    key = site.machine(HALF_MIB)
+    node = site.at(key)[0]
+    site.machine(HALF_MIB)
+    site.ask(SuspendJob(job=key), ADMIN)
+    site.sleep(60)
+    site.rms.outside.drain(node)
+    site.sleep(30)
+
+    answer = site.ask(DecideSwitch(drained=(node,), explain=key), ADMIN)
+    planned = site.switch(DecideSwitch(drained=(node,)))
+
+    assert isinstance(answer, Trouble)
+    assert f"job {key} is not moved: it was suspended by hand on {node}" in answer.message
+    assert any(each.startswith(f"job {key}: it was suspended by hand") for each in planned.kept)
+
+
+def carried_to_its_end(site: Halls, kills_s: Iterable[int]) -> None:
+    """The service is killed after each of these times, and started again."""
+    one, other, fences = swap_of(site)
+    before = site.at(one), site.at(other)
+
+    site.switch(DecideSwitch(is_plan=False, fences=fences))
+    for after_s in kills_s:
+        site.sleep(after_s)
+        site.restart()
+    site.sleep(600)
+
+    assert site.switch(ShowSwitch()).state == "done"
+    assert (site.at(one), site.at(other)) == (before[1], before[0])
+    assert (site.starts(one), site.starts(other)) == (2, 2), "no machine was suspended twice"
+
+
+@pytest.mark.parametrize("killed_after_s", [1, 2, 4, 6, 8, 10, 15, 20, 30, 40])
+def test_switch_of_a_killed_service_is_carried_to_its_end(site: Halls, killed_after_s: int) -> None:
+    carried_to_its_end(site, [killed_after_s] * 3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100))
+def test_switch_is_carried_to_its_end_whenever_the_service_is_killed(site: Halls, seed: int) -> None:
+    random = Random(seed)
+    carried_to_its_end(site, [random.randint(0, 20) for _ in range(random.randint(1, 8))])
+
+
+def test_step_that_fails_leads_to_a_new_plan_from_there(site: Halls) -> None:
+    one, other, fences = swap_of(site)
+    before = site.at(one), site.at(other)
+    site.refuses = [one, other]
+
+    site.switch(DecideSwitch(is_plan=False, fences=fences))
+    site.sleep(900)
+
+    shown = site.switch(ShowSwitch())
+    assert shown.state == "done", shown
+    assert shown.number > 1
+    assert "planned anew: job" in shown.words
+    assert (site.at(one), site.at(other)) == (before[1], before[0])
+
+
+def test_switch_that_fails_again_and_again_ends(site: Halls) -> None:
+    one, other, fences = swap_of(site)
+    site.refuses = [one, other] * 20
+
+    site.switch(DecideSwitch(is_plan=False, fences=fences))
+    site.sleep(2_000)
+
+    shown = site.switch(ShowSwitch())
+    assert shown.state == "failed"
+    assert "is not so" in shown.words
+    assert shown.number == 3
+
+
+CONSOLIDATING = replace(SETTINGS, consolidates=True, consolidate_every_s=30, consolidate_actions=2)
+
+
+def halved(site: Halls) -> tuple[str, str, str]:
+    """Two machines of half a node, each on a node of its own, and one that waits for a whole node."""
+    keys = [site.machine(HALF_MIB) for _ in range(4)]
+    by_node = {node: [key for key in keys if site.at(key) == (node,)] for node in site.pools}
+    for pair in by_node.values():
+        assert len(pair) == 2
+        site.rms.cancel(pair[0], "test")
+    left = [pair[1] for pair in by_node.values()]
+    return left[0], left[1], site.machine(WHOLE_MIB, wanted=JobState.PENDING)
+
+
+def test_machines_move_together_so_that_a_job_starts_that_waits(tmp_path: Path) -> None:
+    for site in made(tmp_path, CONSOLIDATING):
+        one, other, waiting = halved(site)
+        site.sleep(600)
+
+        assert site.at(one) == site.at(other) != ()
+        assert len(site.at(waiting)) == 1
+        assert site.starts(one) + site.starts(other) == 3, "one of them moved, once"
+        shown = site.switch(ShowSwitch())
+        assert (shown.state, shown.by, shown.is_consolidating) == ("done", "outrider", True)
+        assert shown.actions_left == 1
+
+
+def test_service_that_does_not_consolidate_moves_nothing(tmp_path: Path) -> None:
+    for site in made(tmp_path, SETTINGS):
+        one, other, waiting = halved(site)
+        site.sleep(600)
+
+        assert site.at(waiting) == ()
+        assert site.starts(one) + site.starts(other) == 2
+        planned = site.switch(DecideSwitch(explain=waiting))
+        assert [each.kind for each in planned.steps] == ["migrate", "run"]
+        assert planned.explanation[0].startswith(f"{waiting} is started on ")
+
+
+def test_budget_of_an_hour_is_kept(tmp_path: Path) -> None:
+    for site in made(tmp_path, replace(CONSOLIDATING, consolidate_actions=1)):
+        halved(site)
+        site.sleep(600)
+        assert site.switch(ShowSwitch()).actions_left == 0
+        before = len(site.carried)
+        for key in [job.key for job in site.rms.look().jobs if job.state is JobState.RUNNING]:
+            site.rms.cancel(key, "test")
+        site.sleep(10)
+        halved(site)
+        site.sleep(600)
+
+        assert len(site.carried) == before == 1
+
+
+@pytest.mark.parametrize(
+    ("request_of", "words"),
+    [
+        (lambda key: DecideSwitch(fences=(("99", "n1"),)), "job 99 has no machine that can be saved"),
+        (lambda key: DecideSwitch(fences=((key, "n9"),)), "there is no node n9"),
+        (lambda key: DecideSwitch(drained=("n9",)), "there is no node n9"),
+        (lambda key: DecideSwitch(explain="99"), "job 99 has no machine that can be saved"),
+        (lambda key: DecideSwitch(drained=("n1", "n2")), "machine"),
+    ],
+)
+def test_what_cannot_be_planned_is_said(site: Halls, request_of: object, words: str) -> None:
+    key = site.machine(HALF_MIB)
+
+    answer = site.ask(request_of(key), ADMIN)  # type: ignore[operator]
+
+    assert isinstance(answer, Trouble)
+    assert words in answer.message
+
+
+def test_site_without_machines_has_no_switch(site: Halls) -> None:
+    answer = site.ask(DecideSwitch(), ADMIN)
+
+    assert isinstance(answer, Trouble)
+    assert "no job runs in a virtual machine" in answer.message
+    assert site.switch(ShowSwitch()).state == "none"
+
+
+def test_decision_is_read_as_it_was_written() -> None:
+    decision = SwitchDecision(number=3, fences={"1": "n2"}, moved={"1": 5}, acted=(5, 6), words="ä")
+
+    assert read_switch(write_switch(decision)) == decision
+    assert read_switch(None) == SwitchDecision()
+    with pytest.raises(Damaged, match="a switch cannot be read"):
+        read_switch("{}")
