@@ -337,6 +337,20 @@ class JobList:
 
 
 @dataclass(frozen=True)
+class MachineView:
+    """One of a job's virtual machines. `state` is `begins`, `boots`, `joined` (it has its name and address),
+    `waits` (for the others), `runs`, `ended`, `failed` or `suspended`."""
+
+    number: int
+    name: str
+    node: str
+    """Empty while no node has said that it is there."""
+    address: str
+    """Among the job's machines; empty of a machine that is alone, or while no node has said it."""
+    state: str
+
+
+@dataclass(frozen=True)
 class JobDetails:
     """All about one job: how far its image is on each node, and what was decided."""
 
@@ -348,6 +362,8 @@ class JobDetails:
     decisions: tuple[DecisionLine, ...]
     moves: str = ""
     """In the answer to its migration: from where to where its machine moves, and for how long it pauses."""
+    machines: tuple[MachineView, ...] = ()
+    """Of a job that runs in virtual machines; empty until it runs, and for other users."""
 
 
 @dataclass(frozen=True)

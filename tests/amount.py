@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+
+import pytest
 
 LONG = "OUTRIDER_TEST_LONG"
 
@@ -20,3 +23,9 @@ def few(count: int) -> int:
 def histories(count: int) -> int:
     """Of so many that are cheap: all in the long form, a few hundred in the short one."""
     return count if os.environ.get(LONG) else min(count, 300)
+
+
+def first(values: Iterable[object], count: int = 1) -> list[object]:
+    """Parameters of a test of which the short form has the first ones alone."""
+    found = list(values)
+    return [*found[:count], *(pytest.param(each, marks=pytest.mark.long) for each in found[count:])]

@@ -140,6 +140,7 @@ def _plain_job(job: TwinJob) -> Plain:
         "wants_to_go_on": job.wants_to_go_on,
         "done_s": job.done_s,
         "used_s": job.used_s,
+        "saved_nodes": job.saved_nodes,
         "submission": {
             "user": submission.user,
             "uid": submission.uid,
@@ -168,6 +169,7 @@ def _job(plain: dict[str, object]) -> TwinJob:
         wanted_nodes=_texts(plain.pop("wanted_nodes")),
         eligible=_texts(plain.pop("eligible", [])),
         nodes=_texts(plain.pop("nodes")),
+        saved_nodes=_texts(plain.pop("saved_nodes", [])),
         leaving=None if leaving is None else Leaving(leaving[0], JobState(leaving[1]), leaving[2]),
         **plain,  # type: ignore[arg-type]
     )

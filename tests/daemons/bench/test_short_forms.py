@@ -65,7 +65,14 @@ def test_each_file_is_on_the_list_or_part_of_one_that_is() -> None:
     assert sorted((files | packages) - set(PARTS)) == sorted(each.name for each in BENCHMARKS)
 
 
-@pytest.mark.parametrize("name", ANYBODY)
+LONG_ONES = ("machines_beside",)
+"""Guests that are emulated: `machines` has one of them in the short form."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] if name in LONG_ONES else []) for name in ANYBODY],
+)
 def test_short_form_runs_to_its_end_for_a_plain_user(name: str, plain_python: tuple[str, ...]) -> None:
     code, said = quick(name, python=plain_python)
 

@@ -164,6 +164,7 @@ class LayerGate:
         sock.sendall(head("307 Temporary Redirect", Location=target, Content_Length="0"))
 
 
+@pytest.mark.long
 def test_conversion_counts_in_what_is_planned_and_refused_and_is_waited_for_over_a_kill(
     program: ConvertingProgram, registry: Registry
 ) -> None:

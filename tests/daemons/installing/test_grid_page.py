@@ -32,6 +32,7 @@ def cluster(installed: Path) -> Iterator[GridEngineCluster]:
         yield made
 
 
+@pytest.mark.long
 def test_page_is_followed_to_the_letter_and_back(cluster: GridEngineCluster) -> None:
     before = {host: tree(cluster, host, *WHERE) for host in ("head", "n1", "n2")}
     had = objects(cluster)

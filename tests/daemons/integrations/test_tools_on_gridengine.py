@@ -31,7 +31,11 @@ def site(tools: Path) -> Iterator[GridEngineSite]:
 
 
 @pytest.mark.parametrize(
-    ("name", "program"), [("parsl", programs.PARSL_GRIDENGINE), ("dask", programs.DASK_GRIDENGINE)]
+    ("name", "program"),
+    [
+        pytest.param("parsl", programs.PARSL_GRIDENGINE, marks=pytest.mark.long),
+        ("dask", programs.DASK_GRIDENGINE),
+    ],
 )
 def test_task_finds_its_image(site: GridEngineSite, tools: Path, name: str, program: str) -> None:
     printed, nodes = ran(site, tools, name, {"run.py": program}, "python", "run.py")
@@ -55,6 +59,7 @@ def test_accounting_of_what_ran_is_replayed(site: GridEngineSite, tmp_path: Path
     assert found[0].end_s - found[0].start_s >= 1
 
 
+@pytest.mark.long
 def test_rule_of_snakemake_finds_its_image(site: GridEngineSite, tools: Path) -> None:
     files = {"Snakefile": programs.SNAKEFILE}
     _, nodes = ran(site, tools, "snakemake", files, *programs.SNAKEMAKE, *programs.ON_GRIDENGINE)

@@ -41,7 +41,7 @@ def site(tools: Path) -> Iterator[OutriderSite]:
     ("name", "files", "argv"),
     [
         ("submitit", {"run.py": programs.SUBMITIT}, ("python", "run.py")),
-        ("parsl", {"run.py": programs.PARSL_SLURM}, ("python", "run.py")),
+        pytest.param("parsl", {"run.py": programs.PARSL_SLURM}, ("python", "run.py"), marks=pytest.mark.long),
         ("dask", {"run.py": programs.DASK_SLURM}, ("python", "run.py")),
         ("srun", {}, programs.SRUN),
     ],

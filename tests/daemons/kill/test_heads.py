@@ -16,6 +16,7 @@ from outrider.service.daemon.lead.standby import LOOK_S
 from outrider.service.daemon.world.board import FolderBoard
 from outrider.store.postgresql.leadership import STALE_S
 from testbed.records import TestbedError
+from tests.amount import first
 from tests.daemons.kill.loopdisk import fill, in_memory
 from tests.daemons.kill.pair import Pair, Users, pair_of_heads
 from tests.daemons.kill.victim import CLOCK, Preloaded
@@ -193,7 +194,7 @@ def test_full_disk_of_the_database_costs_no_promise(preloaded: Preloaded, folder
     assert names.isdisjoint(each.partition(":")[0] for each in refused)
 
 
-@pytest.mark.parametrize("where", Break)
+@pytest.mark.parametrize("where", first(reversed(Break)))
 def test_a_commit_that_is_cut_off_is_resolved_by_asking_again(preloaded: Preloaded, where: Break) -> None:
     with pair_of_heads(preloaded) as pair, Users(pair.heads, pair.image, per_s=PER_S) as users:
         for _ in range(3):

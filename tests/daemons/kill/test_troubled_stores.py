@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.amount import first
 from tests.daemons.kill.conftest import Make
 from tests.daemons.kill.requests_of_tests import ask_for, names
 from tests.daemons.kill.victim import Victim, processes_of
@@ -67,7 +68,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], int, str]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", first(DAMAGES, 3))
 def test_store_that_cannot_be_trusted_ends_the_start_with_a_sentence(dead: Victim, damage: str) -> None:
     act, wanted, words = DAMAGES[damage]
     act(store_of(dead))
@@ -115,7 +116,7 @@ def test_second_service_on_the_socket_is_refused_and_the_first_goes_on(make: Mak
     assert ask_for(first, folder / "image", 1).status == 201
 
 
-@pytest.mark.parametrize("what", ["state", "state/outriderd.sqlite", "state/outriderd.sqlite-wal"])
+@pytest.mark.parametrize("what", first(["state/outriderd.sqlite", "state", "state/outriderd.sqlite-wal"]))
 def test_no_promise_is_made_to_a_store_that_was_taken_away(make: Make, folder: Path, what: str) -> None:
     victim = serving(make(), folder)
     (victim.folder / what).rename(folder / "elsewhere")

@@ -13,7 +13,7 @@ from time import sleep
 import pytest
 
 from cachemgr.instances.qcow2 import overlay
-from tests.amount import examples
+from tests.amount import few
 from tests.daemons.machines.engine import MIB, PYTHON, UID, WAIT_S, Engine, wait_until
 from tests.daemons.machines.linux_guest import APPEND, LinuxGuest
 from tests.repository import ROOT
@@ -138,7 +138,7 @@ def test_job_whose_machine_is_saved_elsewhere_goes_back_and_does_not_begin_anew(
     assert not job.folder.exists()
 
 
-@pytest.mark.parametrize("seed", range(examples(6)))
+@pytest.mark.parametrize("seed", range(few(6)))
 def test_keeper_killed_while_it_suspends_loses_and_repeats_nothing(job: StandIn, seed: int) -> None:
     chance = Random(seed)
     process = job.start()

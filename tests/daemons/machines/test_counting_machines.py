@@ -37,6 +37,7 @@ def test_suspended_machine_goes_on_where_it_was(engine: Engine, counter: str) ->
     assert_counted(engine, "a")
 
 
+@pytest.mark.long
 def test_machine_is_suspended_more_often_than_its_disks_may_have_layers(engine: Engine, counter: str) -> None:
     def said(verb: str, *arguments: str) -> dict[str, Any]:
         code, output, errors = engine.attempt(
@@ -63,6 +64,7 @@ def test_machine_is_suspended_more_often_than_its_disks_may_have_layers(engine: 
     assert_counted(engine, "a")
 
 
+@pytest.mark.long
 def test_machine_with_all_that_can_be_asked_for_is_saved_and_moves(engine: Engine, counter: str) -> None:
     root = {"name": "root", "path": str(engine.folder / "counter.img")}
     data = {"name": "data", "path": str(engine.folder / "counter.img"), "is_writable": False}

@@ -97,6 +97,7 @@ def test_script_runs_as_on_its_node(jobs: GuestJobs, machine: str) -> None:
     assert jobs.engine.qemus("j") == []
 
 
+@pytest.mark.long
 def test_job_that_is_suspended_twice_says_each_thing_once(jobs: GuestJobs) -> None:
     wish = jobs.wish(COUNTING, LAST="60")
     outputs = []
@@ -179,6 +180,7 @@ def test_signal_is_sent_once_whatever_shell_the_guest_has(
     assert done.returncode == 128 + signal.SIGTERM
 
 
+@pytest.mark.long
 def test_job_migrates_while_it_runs(jobs: GuestJobs) -> None:
     jobs.engine("start", "j", "--wish", jobs.wish(COUNTING, LAST="100"))
     jobs.wait_until_said("10")

@@ -60,6 +60,7 @@ def test_engine_killed_while_it_suspends(engine: Engine, counter: str) -> None:
     assert [name for name in os.listdir(engine.machines / "a") if name.startswith("state")] == []
 
 
+@pytest.mark.long
 def test_engine_killed_while_it_resumes(engine: Engine, counter: str) -> None:
     engine("start", "a", "--wish", counter)
     goes_on(engine, "a")
@@ -79,6 +80,7 @@ def test_engine_killed_while_it_resumes(engine: Engine, counter: str) -> None:
     assert states == {"running", "suspended"}
 
 
+@pytest.mark.long
 def test_engine_killed_while_it_starts(engine: Engine, counter: str) -> None:
     count = engine.stepped(0, "start", "a", "--wish", counter)
     engine("stop", "a", "--grace", "0")
@@ -94,6 +96,7 @@ def test_engine_killed_while_it_starts(engine: Engine, counter: str) -> None:
         assert os.listdir(engine.machines / name) == ["busy"]
 
 
+@pytest.mark.long
 def test_engine_killed_while_it_migrates(engine: Engine, counter: str) -> None:
     engine("start", "m0", "--wish", counter)
     goes_on(engine, "m0")
@@ -119,6 +122,7 @@ def test_engine_killed_while_it_migrates(engine: Engine, counter: str) -> None:
         number += 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["stop", "remove"])
 def test_engine_killed_while_it_ends_a_machine(engine: Engine, counter: str, verb: str) -> None:
     more = ("--grace", "0") if verb == "stop" else ()

@@ -19,6 +19,7 @@ from cachemgr.relay.machines import NodeConversation, machine_path, thing_of
 from cachemgr.relay.server import RelayServer
 from cachemgr.relay.tickets import make_ticket
 from testbed.depot import Depot
+from tests.amount import first
 from tests.daemons.machines.engine import PYTHON, UID, WAIT_S, Engine
 from tests.daemons.machines.linux_guest import LinuxGuest
 from tests.daemons.machines.test_batch_jobs import LAST, PROGRAM, StandIn
@@ -109,7 +110,7 @@ def test_machine_goes_on_at_another_place_and_nowhere_else(places: TwoPlaces) ->
     assert not places.folder.exists()
 
 
-@pytest.mark.parametrize("is_cut", [True, False])
+@pytest.mark.parametrize("is_cut", first([True, False]))
 def test_file_that_came_in_part_or_wrong_is_fetched_again(places: TwoPlaces, is_cut: bool) -> None:
     places.folder.parent.mkdir(mode=0o700)
     places.folder.mkdir(mode=0o700)

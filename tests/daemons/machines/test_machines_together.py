@@ -33,6 +33,7 @@ def rounds(job: SeveralMachines) -> list[int]:
     return list(range(job.count, job.last + job.count, job.count))
 
 
+@pytest.mark.long
 def test_program_over_four_machines_goes_on_after_all_were_suspended_twice(
     engine: Engine, linux: LinuxGuest
 ) -> None:
@@ -112,6 +113,7 @@ def victims(job: SeveralMachines, first: int) -> dict[str, list[int]]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(examples(12)))
 def test_whoever_is_killed_meanwhile_all_go_on_or_all_begin_anew(
     engine: Engine, linux: LinuxGuest, seed: int
@@ -162,6 +164,7 @@ def runs_of(numbers: list[int], first: int) -> list[list[int]]:
 MOST_TWICE = 60
 
 
+@pytest.mark.long
 def test_others_that_are_told_nothing_more_leave_nothing(engine: Engine, linux: LinuxGuest) -> None:
     job = several(engine, linux, 3, 9000)
     process = job.start()

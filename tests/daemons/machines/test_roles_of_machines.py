@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from tests.daemons.machines.engine import Engine, wait_until
 from tests.daemons.machines.linux_guest import LinuxGuest
 from tests.daemons.machines.several import SeveralMachines
@@ -56,6 +58,7 @@ class Roles(SeveralMachines):
         (self.work / "worker.sh").write_text(USER_DATA)
 
 
+@pytest.mark.long
 def test_each_machine_has_its_roles_name_size_user_data_and_place_among_the_others(
     engine: Engine, linux: LinuxGuest
 ) -> None:

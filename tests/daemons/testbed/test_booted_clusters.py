@@ -38,7 +38,9 @@ def test_machine_shares_nothing_that_it_has_itself(path: str) -> None:
     ("kind", "job", "unit", "lacking"),
     [
         (BootedSlurm, slurm_job, "slurmd", slurm.missing),
-        (BootedGridEngine, grid_job, "site-sge_execd", gridengine.missing),
+        pytest.param(
+            BootedGridEngine, grid_job, "site-sge_execd", gridengine.missing, marks=pytest.mark.long
+        ),
     ],
 )
 def test_jobs_run_below_the_units_of_booted_hosts(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from testbed.batchcluster import HEAD
 from testbed.clustersite import NODE_DAEMON, SERVICE
 from testbed.gridenginesite import GridEngineSite
@@ -23,6 +25,7 @@ from tests.daemons.gridengine.service.jobs import (
 from tests.daemons.reservations import reserve, state, workspace
 
 
+@pytest.mark.long
 def test_transfer_goes_on_where_it_was_when_a_nodes_daemon_is_killed(site: GridEngineSite) -> None:
     image = site.image("killed.qcow2", 40 * MB)
     site.hold_back(image)

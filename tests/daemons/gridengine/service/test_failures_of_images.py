@@ -26,6 +26,7 @@ from tests.daemons.gridengine.service.jobs import (
 )
 
 
+@pytest.mark.long
 def test_who_names_what_is_not_there_is_told_so_and_others_are_not_kept(site: GridEngineSite) -> None:
     right, large = site.image("right.qcow2", 5 * MB), site.image("larger.qcow2", 220 * MB)
     wrong = replace(site.image("wrong.qcow2", 5 * MB), digest=f"sha256:{'a' * 64}")

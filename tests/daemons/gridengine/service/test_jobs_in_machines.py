@@ -115,6 +115,7 @@ def test_script_runs_in_its_guest_and_brings_its_folder_back(machines: GridEngin
     assert site.cluster.read(HEAD, f"{site.home()}/project/made") == "made\n"
 
 
+@pytest.mark.long
 def test_machine_is_suspended_for_a_reservation_and_goes_on_afterwards(machines: GridEngineSite) -> None:
     site, last = machines, 75
     image = site.image("counted.qcow2", 4 * MB)
@@ -158,7 +159,6 @@ def test_machine_is_suspended_for_a_reservation_and_goes_on_afterwards(machines:
     assert kept_on(site, first) == []
 
 
-@pytest.mark.long
 def test_owner_suspends_a_machine_and_lets_it_go_on(machines: GridEngineSite) -> None:
     site, last = machines, 15
     image = site.image("paused.qcow2", 4 * MB)
@@ -202,6 +202,7 @@ def test_job_that_is_deleted_leaves_no_machine(machines: GridEngineSite) -> None
     assert f"job-{job}" in before
 
 
+@pytest.mark.long
 def test_job_that_is_deleted_while_it_is_suspended_leaves_nothing(machines: GridEngineSite) -> None:
     site = machines
     image = site.image("dropped.qcow2", 4 * MB)

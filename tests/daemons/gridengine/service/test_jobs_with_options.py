@@ -74,6 +74,7 @@ def test_job_takes_the_option_that_meets_its_deadline(site: GridEngineSite) -> N
     assert len(site.arrived_s(image)) >= 3
 
 
+@pytest.mark.long
 def test_waiting_job_is_switched_when_nodes_become_free(site: GridEngineSite) -> None:
     image = site.image("switched.qcow2", 5 * MB)
     others = [occupy(site, node, 18_000) for node in ("n1", "n2", "n3")] + [occupy(site, "n4", 300)]
@@ -106,6 +107,7 @@ def test_option_brings_its_own_image_and_processors(site: GridEngineSite) -> Non
     assert "option 2 on 1" in output(site, job), site.outrider("explain", job, check=False).stdout
 
 
+@pytest.mark.long
 def test_job_whose_owner_has_changed_it_and_an_array_are_left_alone(site: GridEngineSite) -> None:
     image = site.image("changed.qcow2", 5 * MB)
     others = [occupy(site, node, 18_000) for node in ("n1", "n2", "n3", "n4")]

@@ -119,6 +119,7 @@ def check_load(site: GridEngineSite, *, seed: int, jobs: int, leases: int, span_
     assert {each.kind for each in story.promises} == set(KINDS), story.refused
 
 
+@pytest.mark.long
 def test_promises_are_kept_and_every_job_ends_once(site: GridEngineSite) -> None:
     check_load(site, seed=1, jobs=18, leases=len(KINDS), span_s=45)
 

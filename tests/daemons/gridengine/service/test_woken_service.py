@@ -35,6 +35,7 @@ def _nothing_is_left() -> None:
     """What is left here goes with the next look, for which nobody waits."""
 
 
+@pytest.mark.long
 def test_jobs_start_without_waiting_for_the_regular_look(site: GridEngineSite) -> None:
     image = site.image("woken.qcow2", 4_000_000)
     for node in site.cluster.nodes:

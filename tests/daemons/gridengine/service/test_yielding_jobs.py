@@ -47,6 +47,7 @@ def results(site: GridEngineSite, job: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_youngest_job_makes_way_in_time_and_comes_back(site: GridEngineSite) -> None:
     image = site.image("worked.qcow2", 5 * MB)
     reserved = workspace(site, "needed", 8 * MB)

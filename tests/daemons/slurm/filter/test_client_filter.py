@@ -21,9 +21,6 @@ WORKSPACE = """\
 version: 1
 metadata:
   name: web  # ours
-  roles:
-    - name: head
-      hosts: h1
   image:
     uri: "https://images.example.org/web.qcow2"
     size: 600MB
@@ -147,7 +144,7 @@ def test_options_deadline_and_value_of_a_workspace_file_are_the_jobs(clients: Si
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (WORKSPACE.replace("600MB", "2 gigs"), 'bad.yaml:9: size: "2 gigs" is not a size'),
+        (WORKSPACE.replace("600MB", "2 gigs"), 'bad.yaml:6: size: "2 gigs" is not a size'),
         ("version: 1\n", "no image is found in it"),
         (None, "cannot be read"),
     ],

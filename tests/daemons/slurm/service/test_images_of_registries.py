@@ -85,6 +85,7 @@ def shelf(site: OutriderSite, tmp_path_factory: pytest.TempPathFactory) -> Itera
     site.cluster.kill(HOST, "registry")
 
 
+@pytest.mark.long
 def test_reservation_of_four_nodes_takes_its_image_from_the_registry_once(
     site: OutriderSite, shelf: Shelf
 ) -> None:

@@ -64,6 +64,7 @@ def machines(site: OutriderSite) -> OutriderSite:
     return site
 
 
+@pytest.mark.long
 def test_program_runs_around_the_ring_of_a_jobs_machines(machines: OutriderSite) -> None:
     site = machines
     work = "hostname\ncat $OUTRIDER_HOSTS\nping -c1 -w5 vm2 >/dev/null && echo reached\n"

@@ -43,6 +43,7 @@ JOB = TwinJob(
     wants_to_go_on=True,
     done_s=7,
     used_s=8,
+    saved_nodes=("n2", "n1"),
     option=2,
 )
 KEPT = JournalContent(
