@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from itertools import islice
+from typing import TypeVar
 
 from outrider.core.nodes.free_runs import FreeRuns
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.timeline import SiteTimeline, mask_of, numbers
+
+Result = TypeVar("Result")
 
 EDGES_COUNTED = 64
 """After so many starts in vain it is asked when there can be room at all."""
@@ -28,6 +31,16 @@ MOST_LISTED = 8
 """Where a node has room for more instances than that they are not listed one by one."""
 FEW_LISTED = 2
 """Where it has room for no more than that, listing costs less than counting the nodes at one start."""
+
+
+def finished(steps: Generator[object, None, Result]) -> Result:
+    """What a search finds that takes all of its steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            found: Result = ended.value
+            return found
 
 
 class SlotSweep:
@@ -118,13 +131,7 @@ class SlotSweep:
 
     def advance(self) -> int | None:
         """Move to the first start, from here on, with room for all; None if there is none."""
-        steps = self.steps()
-        while True:
-            try:
-                next(steps)
-            except StopIteration as ended:
-                found: int | None = ended.value
-                return found
+        return finished(self.steps())
 
     def steps(self) -> Generator[int, None, int | None]:
         """The same a step at a time: before what is yielded there is no start."""

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from outrider.core.images.pools import PlannedPool
 from outrider.core.links.schedule import without
 from outrider.core.model import Workspace
-from outrider.core.nodes.earliest_slots import SlotSweep, next_edge
+from outrider.core.nodes.earliest_slots import SlotSweep, finished, next_edge
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.planning import Attempt, plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
@@ -53,7 +53,7 @@ def plan_after(
     until_s: int | None = None,
 ) -> ReservationPlan | None:
     """The plan of the first start, by `until_s`, after one that was refused after these attempts."""
-    return _finished(search_after(book, workspace, start_s, now_s, refusal, attempts, until_s))
+    return finished(search_after(book, workspace, start_s, now_s, refusal, attempts, until_s))
 
 
 def search_from(
@@ -92,15 +92,6 @@ def search_after(
             return answer
         refusal = answer
     return None
-
-
-def _finished(search: StartSearch) -> ReservationPlan | None:
-    while True:
-        try:
-            next(search)
-        except StopIteration as ended:
-            found: ReservationPlan | None = ended.value
-            return found
 
 
 def _slots_free(

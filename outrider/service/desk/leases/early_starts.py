@@ -9,6 +9,7 @@ from collections.abc import Generator
 from dataclasses import replace
 
 from outrider.core.model import Workspace
+from outrider.core.nodes.earliest_slots import finished
 from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.earliest import MOST_STARTS_TRIED, StartSearch, search_after, search_from
 from outrider.core.reservations.refusal import Cause, Refusal
@@ -41,12 +42,7 @@ def with_earliest(site: Site, admission: ReservationAdmission, wish: Wish, rejec
 
 def at_once(slices: Slices) -> Rejected:
     """All of a search."""
-    while True:
-        try:
-            next(slices)
-        except StopIteration as ended:
-            found: Rejected = ended.value
-            return found
+    return finished(slices)
 
 
 _Starts = Generator[None, None, int | None]
