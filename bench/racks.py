@@ -1,6 +1,6 @@
 """How near planned transfers come to the bound of a site's topology: two racks, two servers of images.
 
-    sudo python bench/racks.py [--nodes 8] [--mbit 40] [--mib 256]
+    sudo python bench/racks.py [--nodes 8] [--mbit 40] [--mib 512]
 
 A private Slurm with Outrider installed. Each server and each rack has a link of one rate, and a node's is
 twice as fast. Two transfers: one image to all nodes of both racks, which has to cross each of these links
@@ -146,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Arguments(__doc__)
     parser.add("--nodes", 8, 4)
     parser.add_argument("--mbit", type=int, default=40, help="the rate of each server's and each rack's link")
-    parser.add("--mib", 256, 8, "the size of an image")
+    parser.add("--mib", 512, 8, "the size of an image")
     options = parser.given(argv)
     if lacking(missing()):
         return NOT_MEASURED

@@ -34,6 +34,7 @@ def bring_image(
         )
         sent = board.links.add(transfer, now_s)
         scheduled.append(sent)
+        brought: list[tuple[int, Life]] = []
         for node in group:
             if board.book.terms.is_reusing:
                 life = Life(
@@ -41,11 +42,13 @@ def bring_image(
                 )
                 pools.add(node, life)
                 pools.expect(transfer.number, life)
-                board.book.carry(transfer.number, node, life)
-                run.lives.append((node, life))
+                brought.append((node, life))
             else:
                 stay = Stay(node, image.key, sent.start_s, run.end_s, image.size_bytes, is_private=True)
                 board.private.append(stay)
+        if brought:
+            board.book.carry(transfer.number, brought)
+            run.lives += brought
     for node, life in run.lives:
         pools.extend(node, life, run.name, run.end_s)
     return tuple(scheduled)

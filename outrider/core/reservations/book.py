@@ -142,6 +142,10 @@ class BookEntry:
         return found
 
 
+Carried = dict[int, tuple[tuple[int, Life], ...]]
+"""By a transfer's number the lives that it brings, with their nodes. A mark of it is a copy without depth."""
+
+
 class Book:
     """Accepted reservations over the nodes of a site."""
 
@@ -163,7 +167,7 @@ class Book:
         """The slot table with best effort in it, too, if anybody keeps one."""
         self.entries: dict[str, BookEntry] = {}
         self.next_transfer = 1
-        self._carried: dict[int, list[tuple[int, Life]]] = {}
+        self._carried: Carried = {}
 
     def deadline_duration_s(self, image: Image) -> int:
         """How long the link is booked for one copy of the image."""
@@ -177,16 +181,16 @@ class Book:
         self.next_transfer += 1
         return self.next_transfer - 1
 
-    def mark_carried(self) -> dict[int, list[tuple[int, Life]]]:
+    def mark_carried(self) -> Carried:
         """Which transfer brings which lives, for `back_to_carried`."""
-        return {number: list(lives) for number, lives in self._carried.items()}
+        return dict(self._carried)
 
-    def back_to_carried(self, carried: dict[int, list[tuple[int, Life]]]) -> None:
+    def back_to_carried(self, carried: Carried) -> None:
         self._carried = carried
 
-    def carry(self, transfer: int, node: int, life: Life) -> None:
-        """Note that `transfer` brings this life."""
-        self._carried.setdefault(transfer, []).append((node, life))
+    def carry(self, transfer: int, lives: Iterable[tuple[int, Life]]) -> None:
+        """Note that `transfer` brings these lives, too."""
+        self._carried[transfer] = (*self._carried.get(transfer, ()), *lives)
 
     def leases(self) -> list[Lease]:
         """What all reservations take, as it is entered in a slot table."""
@@ -258,11 +262,14 @@ class Book:
                 assert life is not None
                 held.append((node, life))
             own = dict(plan.own)
+            brought: dict[int, list[tuple[int, Life]]] = {}
             for node, transfer, start_s in plan.lives:
                 life = Life(own.get(node, image), start_s, plan.start_s, plan.end_s, transfer=transfer)
                 self.pools.add(node, life)
-                self.carry(transfer, node, life)
+                brought.setdefault(transfer, []).append((node, life))
                 held.append((node, life))
+            for transfer, lives in brought.items():
+                self.carry(transfer, lives)
         for node, life in held:
             self.pools.extend(node, life, name, plan.end_s)
         return held
@@ -288,7 +295,7 @@ class Book:
     def uncarry(self, transfer: int, life: Life) -> bool:
         """`transfer` does not bring this life any more. True if it brings nothing else, had not
         begun, and has been taken out of the link."""
-        others = [other for other in self._carried.get(transfer, []) if other[1] is not life]
+        others = tuple(other for other in self._carried.get(transfer, ()) if other[1] is not life)
         if others:
             self._carried[transfer] = others
             return False
@@ -316,9 +323,9 @@ class Book:
             for span, buckets in zip(spans, touched, strict=True):
                 self.timeline.put_back(amounts, *span, buckets)
 
-    def transfer_done(self, number: int, now_s: int) -> list[tuple[int, Life]]:
+    def transfer_done(self, number: int, now_s: int) -> Sequence[tuple[int, Life]]:
         """A transfer ended: its images are ready. The lives it brought, with their nodes."""
-        lives = self._carried.pop(number, [])
+        lives = self._carried.pop(number, ())
         for node, life in lives:
             life.transfer = None
             life.ready_s = min(life.ready_s, now_s)

@@ -3,7 +3,7 @@
 `Book.without` hides one reservation while a plan is made. A `Trial` really takes reservations back and
 really enters plans, one after the other, because each plan has to see what the one before it takes; and
 it can undo all of that, to the last step of every slot table and pool. It remembers the nodes that it
-touches, so its cost is theirs and not the site's.
+touches, so its cost is theirs and not the site's, but for flat copies of two tables of the book.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from outrider.core.images.pools import Life, Lingering
 from outrider.core.model import Reservation
-from outrider.core.reservations.book import Book, ReservationPlan
+from outrider.core.reservations.book import Book, BookEntry, ReservationPlan
 
 LifeValues = tuple[int, int, int, dict[str, int], int | None]
 
@@ -39,9 +39,8 @@ class Trial:
         self._lives: dict[int, tuple[Life, LifeValues]] = {}
         self._index = book.timeline.mark_index()
         self._link = book.link.mark()
-        self._entries = {
-            name: (entry, entry.reservation, entry.lives, entry.end_s) for name, entry in book.entries.items()
-        }
+        self._entries = dict(book.entries)
+        self._touched: dict[str, tuple[BookEntry, Reservation, list[tuple[int, Life]], int]] = {}
         self._carried = book.mark_carried()
         self._next_transfer = book.next_transfer
         self._images = book.pools.mark_images()
@@ -49,6 +48,7 @@ class Trial:
     def touch(self, name: str) -> Reservation:
         """Remember what a reservation has, because the caller is about to change it."""
         entry = self._book.entries[name]
+        self._touched.setdefault(name, (entry, entry.reservation, entry.lives, entry.end_s))
         nodes = {chosen.node for chosen in entry.fits} | {node for node, _ in entry.lives}
         for _, life in entry.lives:
             if life.transfer is not None:
@@ -85,10 +85,10 @@ class Trial:
             life.start_s, life.ready_s, life.expires_s = start_s, ready_s, expires_s
             life.users, life.transfer = users, number
         book.pools.back_to_images(self._images)
+        for entry, reservation, held, end_s in self._touched.values():
+            entry.reservation, entry.lives, entry.end_s = reservation, held, end_s
         book.entries.clear()
-        for name, (entry, reservation, lives, end_s) in self._entries.items():
-            entry.reservation, entry.lives, entry.end_s = reservation, lives, end_s
-            book.entries[name] = entry
+        book.entries.update(self._entries)
         book.back_to_carried(self._carried)
         book.next_transfer = self._next_transfer
 

@@ -186,8 +186,7 @@ class _Shelf:
                 arriving.setdefault(life.transfer, []).append(copy)
         pools.fill(self._found[number] for number in sorted(self._found))
         for number, lives in sorted(arriving.items()):
-            for node, life in lives:
-                book.carry(number, node, life)
+            book.carry(number, lives)
             if lives[0][1].is_firm:
                 pools.expect(number, lives[0][1])
         for name in sorted(kept.keys() & self._number_of.keys()):

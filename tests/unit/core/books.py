@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from random import Random
 
@@ -85,7 +86,7 @@ def life_values(life: Life) -> object:
     return life.image, life.start_s, life.ready_s, life.expires_s, users, life.transfer, life.is_firm
 
 
-def held(lives: list[tuple[int, Life]]) -> object:
+def held(lives: Sequence[tuple[int, Life]]) -> object:
     return [(node, life_values(life)) for node, life in lives]
 
 
