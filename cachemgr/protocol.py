@@ -23,6 +23,8 @@ RELAY_PORT = 7010
 # How owners of pins and instances begin: a reservation of the service, a job, an ordinary user.
 RESERVATION_OWNER = "reservation:"
 JOB_OWNER = "job-"
+FURTHER = "+"
+"""Between a job and the number of an image that it needs beside its own: `job-17+1`."""
 USER_OWNER = "uid:"
 
 

@@ -26,6 +26,8 @@ NETWORKS = ("none", "user")
 FORMATS = ("raw", "qcow2")
 OWN_DISKS = ("job", "work", "seed")
 """Names of the disks that are made here; a user's disks have others."""
+RESERVED_DISKS = (*OWN_DISKS, "root", "scratch")
+"""Names that a job's data cannot have: its other disks have them."""
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -85,6 +87,8 @@ class MachineJob:
     """Whether the working folder is copied back."""
     waits: bool = False
     """Whether the script begins when it is told to (GO), and not as soon as the guest is ready."""
+    data: tuple[str, ...] = ()
+    """Read-only disks that it finds at /data, by their names."""
 
     def __post_init__(self) -> None:
         if not self.script:
@@ -95,6 +99,9 @@ class MachineJob:
         checked_path(self.folder, "the working folder")
         for path in (self.out, self.err):
             checked_path(path or None, "the job's output")
+        for name in self.data:
+            if not DISK_NAME.fullmatch(name) or name in RESERVED_DISKS:
+                raise BadRequest(f"a data disk cannot be called {name[:40]!r}")
         if any(each.startswith("/") or ".." in each.split("/") for each in self.left_out):
             raise BadRequest("what is left out of the working folder is in it")
 
@@ -169,6 +176,7 @@ def read_wish(plain: object) -> MachineWish:
     if found.get("job") is not None:
         job = _fields(found["job"], MachineJob, "a job")
         job["arguments"] = tuple(str(each) for each in job.get("arguments", ()))
+        job["data"] = tuple(str(each) for each in job.get("data", ()))
         job["left_out"] = tuple(str(each) for each in job.get("left_out", ()))
         pairs = job.get("environment", ())
         pairs = pairs.items() if isinstance(pairs, dict) else pairs

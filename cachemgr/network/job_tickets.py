@@ -1,6 +1,7 @@
 """Tickets of jobs: which image a job may have on its nodes, signed by whoever has the site's key.
 
-    1.JOB.UID.DIGEST.EXPIRES.MAC       JOB is - for every task of an array
+    1.JOB.UID.DIGEST.EXPIRES.MAC       JOB is - for every task of an array; 17+2: job 17, which needs two
+                                       images beside that one, pinned for 17+1 and 17+2
 
 MAC is the HMAC-SHA256, under the site's key, of `outrider-job|` and everything before the last dot.
 A ticket is no secret among those who can read the job's comment: it is of use to nobody but root
@@ -14,6 +15,7 @@ import re
 from dataclasses import dataclass
 
 from cachemgr.base.errors import BadRequest, NotAllowed
+from cachemgr.protocol import FURTHER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +24,10 @@ if TYPE_CHECKING:
 VERSION = "1"
 DOMAIN = b"outrider-job|"
 ANY_JOB = "-"
-JOB = re.compile(r"[0-9A-Za-z][0-9A-Za-z_+-]{0,63}")
+JOB = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}")
+MOST_FURTHER = 8
 TICKET = re.compile(
-    r"(1\.(-|[0-9A-Za-z][0-9A-Za-z_+-]{0,63})\.(\d{1,10})\.([0-9a-f]{64})\.(\d{1,12}))\.([0-9a-f]{64})"
+    r"(1\.((?:-|[0-9A-Za-z][0-9A-Za-z_-]{0,63})(?:\+[1-8])?)\.(\d{1,10})\.([0-9a-f]{64})\.(\d{1,12}))\.([0-9a-f]{64})"
 )
 
 
@@ -36,11 +39,19 @@ class JobTicket:
     uid: int
     digest: str
     expires_s: int
+    further: int = 0
+    """How many images the job needs beside that one."""
+
+
+def further_name(job: str, number: int) -> str:
+    """Under which name one of a job's further images is pinned."""
+    return f"{job}{FURTHER}{number}"
 
 
 def make_job_ticket(key: bytes, ticket: JobTicket) -> str:
     """The ticket as the text that travels with the job."""
-    text = f"{VERSION}.{ticket.job}.{ticket.uid}.{ticket.digest}.{ticket.expires_s}"
+    job = further_name(ticket.job, ticket.further) if ticket.further else ticket.job
+    text = f"{VERSION}.{job}.{ticket.uid}.{ticket.digest}.{ticket.expires_s}"
     whole = f"{text}.{_mac(key, text)}"
     if TICKET.fullmatch(whole) is None:
         raise BadRequest(
@@ -62,7 +73,8 @@ def checked_ticket(keys: Iterable[bytes], text: str, *, job: str, uid: int, now_
             f"the ticket of job {job} was not signed with this node's key: submit the job again; "
             "if that does not help, compare the keys of this node and of the service"
         )
-    ticket = JobTicket(found[2], int(found[3]), found[4], int(found[5]))
+    name, _, further = found[2].partition(FURTHER)
+    ticket = JobTicket(name, int(found[3]), found[4], int(found[5]), int(further or 0))
     if ticket.uid != uid:
         raise NotAllowed(f"the ticket of job {job} is for uid {ticket.uid}, not for uid {uid}")
     if ticket.job not in (ANY_JOB, job):

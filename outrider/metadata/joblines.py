@@ -31,8 +31,9 @@ job, and let it be there for its user, without a script.
 
     role: head cpus=4
     role: worker count=3 memory=2GiB
+    data: https://data.example.org/genes.raw name=genes
 
-give it machines that are unlike.
+give it machines that are unlike, and images that all of them read.
 
     option: nodes=2 time=60
     option: nodes=4 time=35
@@ -52,6 +53,7 @@ from dataclasses import dataclass, field
 
 from outrider.metadata.errors import TextError, shown
 from outrider.metadata.notation.amounts import size_bytes
+from outrider.metadata.notation.image_lines import DataImage, FurtherImage, further_images, read_data
 from outrider.metadata.notation.job_options import (
     JobOption,
     read_finish_by,
@@ -66,9 +68,9 @@ from outrider.metadata.notation.role_lines import JobRole, read_roles
 MOST_CHARACTERS = 8_192
 KEYS = (
     "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
-    "grace", "option", "finish-by", "value", "scratch", "disk-rate", "network-rate", "lease", "role",
+    "grace", "option", "finish-by", "value", "scratch", "disk-rate", "network-rate", "lease", "role", "data",
 )  # fmt: skip
-SEVERAL = ("option", "role")
+SEVERAL = ("option", "role", "data")
 """Keys that may stand in more than one line."""
 FORMATS = ("qcow2", "raw", "squashfs", "sif", "bundle", "file", "layers")
 PREEMPTIBLE = ("no", "requeue", "suspend")
@@ -122,6 +124,10 @@ class JobLines:
     """Sizes of which it takes one; none if it has the one that it was submitted with."""
     roles: tuple[JobRole, ...] = ()
     """Of its machines; none if they are all alike."""
+    data: tuple[DataImage, ...] = ()
+    """What all its machines read."""
+    further: tuple[FurtherImage, ...] = ()
+    """Images that have to be on all its nodes beside its own: data, and those of roles."""
     finish_by_s: int | None = None
     value: int | None = None
     """What it is worth to its user, in thousandths; None if he has not said."""
@@ -146,12 +152,14 @@ def parse_job_lines(text: str) -> JobLines:
         raise TextError("image is missing: write a line like image: https://images.example.org/ubuntu.qcow2")
     is_preemptible = _preemptible(found)
     is_machine = _machine(found)
-    if several["role"] and not is_machine:
-        raise TextError("role says nothing without run: vm: write that, or leave role out")
+    for key in ("role", "data"):
+        if several[key] and not is_machine:
+            raise TextError(f"{key} says nothing without run: vm: write that, or leave {key} out")
     if several["option"] and is_machine:
         raise TextError(
             "option and run: vm contradict each other, since a machine has one node: leave one out"
         )
+    roles, data = read_roles(several["role"]), read_data(several["data"])
     return JobLines(
         image=_matching("image", found["image"], _IMAGE, "an address or a name without blanks"),
         digest=_matching("digest", found["digest"].lower(), _DIGEST, "sha256: and 64 hexadecimal digits")
@@ -173,7 +181,9 @@ def parse_job_lines(text: str) -> JobLines:
         checkpoint=_one_of("checkpoint", found["checkpoint"], SIGNALS) if "checkpoint" in found else "",
         grace_s=_grace(found["grace"]) if "grace" in found else None,
         options=read_job_options(several["option"]),
-        roles=read_roles(several["role"]),
+        roles=roles,
+        data=data,
+        further=further_images(data, roles),
         finish_by_s=read_finish_by(found["finish-by"]) if "finish-by" in found else None,
         value=read_value(found["value"]) if "value" in found else None,
     )
@@ -199,7 +209,8 @@ def write_job_lines(lines: JobLines) -> str:
     }
     text = "".join(f"{key}: {value}\n" for key, value in said.items() if value)
     text += "".join(f"option: {option}\n" for option in lines.options)
-    return text + "".join(f"role: {role.text}\n" for role in lines.roles)
+    text += "".join(f"role: {role.text}\n" for role in lines.roles)
+    return text + "".join(f"data: {each.text}\n" for each in lines.data)
 
 
 def _lines(text: str) -> list[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cachemgr.base.shares import Share
+from cachemgr.protocol import FURTHER as FURTHER
 from cachemgr.protocol import JOB_OWNER as JOB_OWNER
 from cachemgr.protocol import Readers as Readers
 from outrider.core.model import ImagePart, Workspace

@@ -11,6 +11,7 @@ OPTIONS = "OUTRIDER_OPTIONS"
 REFUSED = {
     "checkpoint": "Grid Engine signals no job: leave checkpoint out",
     "grace": "Grid Engine signals no job: leave grace out",
+    "data": "a job in a machine has one image here: leave data out",
     "role": "a job in a machine has one node here, and so no roles: leave role out",
 }
 """Keys of other batch systems, and why they cannot be said here."""

@@ -49,21 +49,10 @@ local function is_file(text)
   return text:sub(-5):find("%.ya?ml$") ~= nil
 end
 
-local OF_MACHINES = {
-  run = true, boot = true, scratch = true, ["disk-rate"] = true, ["network-rate"] = true, lease = true, preemptible = true,
-}
-
--- The statement of a workspace file, to be handed on in the comment, which slurmctld sees. Whether and how the job
--- runs in machines no such file says: that is in the script's own lines.
-local function of_workspace(path, is_reserved, script)
+-- The statement of a workspace file, to be handed on in the comment, which slurmctld sees.
+local function of_workspace(path, is_reserved)
   local text = beginning(path)
-  if text then
-    local found, own = of_file(path, text, is_reserved), script and metadata.of_script(script)
-    for _, entry in ipairs(own and own.entries or {}) do
-      if OF_MACHINES[entry.key] then metadata.add(found, entry.at, entry.key, entry.value) end
-    end
-    return found
-  end
+  if text then return of_file(path, text, is_reserved) end
   local found = metadata.statement(path)
   metadata.blame(found, path .. ": cannot be read: name a workspace file that you can read, or an image")
   return found
@@ -82,18 +71,20 @@ local function hides_environment(options)
   return read(options, "type") ~= "sbatch" or export ~= nil and export ~= "ALL" or os.getenv("SBATCH_EXPORT") ~= nil
 end
 
--- What the environment says, and whether it has to be handed on.
-local function of_environment(options)
-  return metadata.of_variable(os.getenv(metadata.VARIABLE)), hides_environment(options)
-end
-
 -- What sbatch is given to run, or nil.
 local function script_of(options)
   local is_listed, path = pcall(function() return options.argv[1] end)
   return read(options, "wrap") or is_listed and type(path) == "string" and beginning(path) or nil
 end
 
--- The statement that counts, in the same order as in slurmctld; and whether it has to be handed on.
+-- The keys of a statement.
+local function keys_of(statement)
+  local keys = {}
+  for _, entry in ipairs(statement.entries) do keys[entry.key] = true end
+  return keys
+end
+
+-- What the job says, as slurmctld reads it; and which keys have to be handed on, if any have to.
 local function statement_of(options)
   local known, of_plugin = pcall(field, options, "spank")
   known, of_plugin = pcall(field, known and of_plugin or {}, "outrider")
@@ -101,21 +92,29 @@ local function statement_of(options)
   local comment = read(options, "comment")
   local by_comment = comment and metadata.of_comment(comment)
   local script = read(options, "type") == "sbatch" and script_of(options)
-  if option and is_file(option) and not by_comment then
-    return of_workspace(option, read(options, "reservation") ~= nil, script), true
+  local by_option, keys
+  if option and is_file(option) then
+    by_option = of_workspace(option, read(options, "reservation") ~= nil)
+    keys = keys_of(by_option)
+    if by_comment then
+      metadata.blame(by_option, option .. ": the comment names an image, too: keep one of them")
+    end
+  elseif option then
+    by_option = metadata.of_text(option, "--workspace")
   end
-  if option and not is_file(option) then return metadata.of_text(option, "--workspace") end
-  if by_comment then return by_comment end
-  if read(options, "type") ~= "sbatch" then return of_environment(options) end
-  local by_script = script and metadata.of_script(script)
-  if by_script then return by_script end
-  return of_environment(options)
+  local found = metadata.channels.merged({
+    [1] = by_option, [2] = by_comment or nil, [3] = script and metadata.of_script(script) or nil,
+  })
+  if found then return found, keys end
+  found = metadata.of_variable(os.getenv(metadata.VARIABLE))
+  return found, found and hides_environment(options) and keys_of(found) or nil
 end
 
--- The values in the comment's form: image=…;digest=…. Nil if one has a semicolon, which divides there.
-local function in_a_comment(values)
-  local parts = {}
-  for line in (metadata.canonical(values) .. "\n"):gmatch("([^\n]*)\n") do
+-- The values of some keys in the comment's form: image=…;digest=…. Nil if one has a semicolon, which divides there.
+local function in_a_comment(values, keys)
+  local parts, handed = {}, {}
+  for key in pairs(keys) do handed[key] = values[key] end
+  for line in (metadata.canonical(handed) .. "\n"):gmatch("([^\n]*)\n") do
     if line:find(";", 1, true) then return nil end
     parts[#parts + 1] = line:gsub(": ", "=", 1)
   end
@@ -186,11 +185,11 @@ end
 
 local function pre_submit(options)
   if is_step(options) then return slurm.SUCCESS end
-  local statement, is_handed_on = statement_of(options)
+  local statement, keys = statement_of(options)
   if not statement then return slurm.SUCCESS end
   local values, faults = metadata.checked(statement)
-  local text = #faults == 0 and is_handed_on and in_a_comment(values)
-  if #faults == 0 and is_handed_on and not text then
+  local text = #faults == 0 and keys and in_a_comment(values, keys)
+  if #faults == 0 and keys and not text then
     faults[1] = statement.channel .. ": an address with a semicolon cannot be handed on: write it as %3B"
   end
   for _, fault in ipairs(faults) do tell(fault) end

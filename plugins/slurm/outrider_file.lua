@@ -205,7 +205,6 @@ local NOT_OF_ROLE = {
   addresses = "machines of a job have 10.211.0.1 and on, in the order of their roles",
   files = "machines of a job have the files of its working folder",
   user_data = "name a file of the working folder in a line of the script, #OUTRIDER role: NAME user-data=FILE",
-  image = "all machines of a job have the workspace's",
   gpus = "machines have none",
 }
 
@@ -213,7 +212,14 @@ local NOT_OF_ROLE = {
 local function line_of_role(role)
   for key, value in pairs(role) do
     if NOT_OF_ROLE[key] then return nil, key .. ": " .. NOT_OF_ROLE[key] .. ": leave it out" end
-    if not OF_ROLE[key] or type(value) ~= "string" then return nil, shown(key) .. " is not known in a role of a job's file" end
+    if key == "image" then
+      for inner in pairs(type(value) == "table" and value or {}) do
+        if inner ~= "uri" and inner ~= "digest" then
+          return nil, "image: " .. inner .. ": a role says uri and digest of its image, and the rest as the workspace's"
+        end
+      end
+      if type(value) ~= "table" or not value.uri then return nil, "image: write image: {uri: ADDRESS}" end
+    elseif not OF_ROLE[key] or type(value) ~= "string" then return nil, shown(key) .. " is not known in a role of a job's file" end
   end
   local words = { role.name or "" }
   if role.hosts then words[#words + 1] = "hosts=" .. role.hosts:gsub("%s", "") end
@@ -223,6 +229,8 @@ local function line_of_role(role)
     return nil, "memory: " .. shown(role.memory) .. " is not read: write one like 512MiB or 16GiB"
   end
   if amount then words[#words + 1] = string.format("memory=%dMiB", amount) end
+  if role.image then words[#words + 1] = "image=" .. role.image.uri end
+  if role.image and role.image.digest then words[#words + 1] = "digest=" .. role.image.digest end
   return table.concat(words, " ")
 end
 
@@ -282,6 +290,10 @@ return function(path, text, is_reserved)
       end
       if indent == keys_indent then
         section_indent = nil
+        if key == "data" then
+          metadata.blame(found, at .. ": data: is not read of a file: name data images in lines of the script, "
+            .. "#OUTRIDER data: ADDRESS")
+        end
         if key == "name" then metadata.add(found, at, "name", metadata.value_of(value)) end
         if key == "image" then
           section_indent = indent

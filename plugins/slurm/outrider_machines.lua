@@ -18,6 +18,12 @@ local function set(job_desc, name)
   if type(number) == "number" and not no_values[number] then return number end
 end
 
+-- Whether a text of the job's is there and not empty.
+local function set_text(job_desc, name)
+  local text = read(job_desc, name)
+  return type(text) == "string" and text ~= ""
+end
+
 -- The roles of a job, each with what it gives its machines, and how many machines they are together.
 local function roles_of(job_desc, values)
   local found, count = {}, 0
@@ -69,6 +75,16 @@ function machines.obstacle(job_desc, values)
   if least < LEAST_MIB or most > MOST_MIB then
     return string.format("run: vm: say how much memory the machine has: write --mem, %d MB or more", LEAST_MIB)
   end
+  local _, further = metadata.images.numbers(values)
+  local what = further > 0 and (values.data and "data" or "role: image")
+  local own = values.data and "data" or "the role's image"
+  if what and set_text(job_desc, "reservation") then
+    return what .. ": data images and images of roles come to the nodes of jobs that wait, not to a reservation's: "
+      .. "leave out --reservation, or " .. own
+  end
+  if what and set_text(job_desc, "array_inx") then
+    return what .. ": the jobs of an array have one image: leave out --array, or " .. own
+  end
   if read(job_desc, "warn_signal") == SIGUSR1 then
     return "run: vm: --signal=USR1 would suspend the machine: choose another signal"
   end
@@ -87,14 +103,16 @@ local function give_size(job_desc, roles, count)
   job_desc.min_mem_per_node = memory
 end
 
--- The lines by which the job's first machine knows its roles.
-local function lines_of(roles)
-  local lines = {}
-  for _, role in ipairs(roles) do
+-- The lines by which the job's first machine knows its data images and roles.
+local function lines_of(values, roles)
+  local lines, numbers = {}, metadata.images.numbers(values)
+  for _, name in ipairs(metadata.images.names(values)) do lines[#lines + 1] = "#!data " .. name .. "\n" end
+  for place, role in ipairs(roles) do
     local words = { "#!role " .. role.name, "hosts=" .. table.concat(role.hosts, ","),
       string.format("memory=%d", role.memory) }
     if role.cpus then words[#words + 1] = string.format("cpus=%d", role.cpus) end
     if role["user-data"] then words[#words + 1] = "user-data=" .. role["user-data"] end
+    if numbers[place] > 0 then words[#words + 1] = string.format("image=%d", numbers[place]) end
     lines[#lines + 1] = table.concat(words, " ") .. "\n"
   end
   return table.concat(lines)
@@ -112,9 +130,10 @@ function machines.give(job_desc, values)
     if values[key] then options = options .. string.format(",%s=%.0f", name, metadata.bytes(values[key])) end
   end
   if values.lease then options = options .. ",lease=" .. values.lease end
+  if values.data then options = options .. string.format(",data=%d", #values.data) end
   if values.role then options = options .. string.format(",roles=%d", #roles) end
   job_desc.min_mem_per_node = memory + QEMU_MIB
-  job_desc.script = "#!" .. PROGRAM .. " " .. options .. "\n" .. lines_of(roles) .. job_desc.script
+  job_desc.script = "#!" .. PROGRAM .. " " .. options .. "\n" .. lines_of(values, roles) .. job_desc.script
 end
 
 return machines

@@ -36,9 +36,9 @@ metadata.STOP = "outrider-hold=priority" -- in front of a comment: the client as
 
 local KEYS = {
   "image", "digest", "size", "format", "private", "name", "run", "boot", "preemptible", "checkpoint",
-  "grace", "option", "finish-by", "value", "scratch", "disk-rate", "network-rate", "lease", "role",
+  "grace", "option", "finish-by", "value", "scratch", "disk-rate", "network-rate", "lease", "role", "data",
 }
-local SEVERAL = { option = true, role = true } -- keys that may stand in more than one line
+local SEVERAL = { option = true, role = true, data = true } -- keys that may stand in more than one line
 local SIGNALS = { USR1 = true, USR2 = true, INT = true, HUP = true, TERM = true }
 local GRACE_UNITS = { s = true, m = true, min = true, h = true }
 local FORMATS = {
@@ -231,7 +231,9 @@ end
 local checks = {}
 local folder = debug.getinfo(1, "S").source:match("^@(.*/)") or ""
 metadata.options = dofile(folder .. "outrider_options.lua")(shown, checks)
-metadata.roles = dofile(folder .. "outrider_roles.lua")(shown, metadata.options.memory_of)
+metadata.roles = dofile(folder .. "outrider_roles.lua")(shown, metadata.options.memory_of, checks)
+metadata.channels = dofile(folder .. "outrider_channels.lua")(metadata, function(key) return SEVERAL[key] end)
+metadata.images = dofile(folder .. "outrider_images.lua")(shown, checks, metadata.roles)
 
 -- The same as the service takes for a URI, in fewer bytes.
 function checks.image(value)
@@ -356,6 +358,10 @@ function checks.role(value)
   return select(2, metadata.roles.of(value))
 end
 
+function checks.data(value)
+  return select(2, metadata.images.of(value))
+end
+
 checks["finish-by"] = function(value)
   if not metadata.options.instant_of(value, 0) then
     return shown(value) .. " is not a time: write now+3h, 18:00, 2026-01-31T14:00 or 2026-01-31T14:00:00Z"
@@ -374,12 +380,12 @@ local function contradiction(values)
     return "preemptible is suspend, and only a job in a virtual machine can be suspended: write run: vm, too, "
       .. "or preemptible: requeue"
   end
-  for _, key in ipairs({ "boot", "scratch", "disk-rate", "network-rate", "lease", "role" }) do
+  for _, key in ipairs({ "boot", "scratch", "disk-rate", "network-rate", "lease", "role", "data" }) do
     if values[key] and not values.run then
       return key .. " says nothing without run: vm: write that in a line of the script, or leave " .. key .. " out"
     end
   end
-  why = values.role and metadata.roles.contradiction(values.role)
+  why = values.role and metadata.roles.contradiction(values.role) or metadata.images.contradiction(values)
   if why then return why end
   if values.run and values.format and values.format ~= "qcow2" and values.format ~= "raw" then
     return "format is " .. values.format .. ", and a machine has disks: write qcow2 or raw"

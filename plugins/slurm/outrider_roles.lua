@@ -6,13 +6,13 @@
 -- Loaded by outrider_metadata.lua, under whose rules it stands: texts to values, in time that is in proportion
 -- to their length. outrider/metadata/notation/role_lines.py reads the same.
 
-return function(shown, memory_of)
+return function(shown, memory_of, of_image)
 
 local roles = {}
 local MOST_ROLES, MOST_HOSTS = 16, 1024
 local MOST_CPUS, LEAST_MEMORY_MIB = 255, 32
 local MOST_LABEL, MOST_PATH, MOST_DIGITS = 63, 255, 6
-local KEYS = { "count", "hosts", "cpus", "memory", "user-data" }
+local KEYS = { "count", "hosts", "cpus", "memory", "user-data", "image", "digest" }
 local IS_KEY = {}
 for _, key in ipairs(KEYS) do IS_KEY[key] = true end
 
@@ -101,6 +101,15 @@ checks["user-data"] = function(text)
   end
 end
 
+-- Those of a job's own image are known when a role is read.
+function checks.image(text)
+  return of_image.image(text)
+end
+
+function checks.digest(text)
+  return of_image.digest(text)
+end
+
 -- A role: its name, its hosts, and what is said of each; nil and what is wrong.
 function roles.of(value)
   local found, name = {}, nil
@@ -123,6 +132,7 @@ function roles.of(value)
     return nil, shown(name or "") .. " is no name of a role: begin with one, as in worker count=3"
   end
   if found.count and found.hosts then return nil, "count and hosts say the same: leave one out" end
+  if found.digest and not found.image then return nil, "digest says nothing without image" end
   local hosts = found.hosts and names_of(found.hosts) or {}
   local count = tonumber(found.count or 1)
   for number = 1, found.hosts and 0 or count do
@@ -131,7 +141,8 @@ function roles.of(value)
     hosts[number] = host
   end
   return { name = name, hosts = hosts, cpus = tonumber(found.cpus),
-    memory = found.memory and memory_of(found.memory), ["user-data"] = found["user-data"] }
+    memory = found.memory and memory_of(found.memory), ["user-data"] = found["user-data"], image = found.image,
+    digest = found.digest }
 end
 
 -- What is wrong with a job's roles together; nil if nothing is.

@@ -78,23 +78,25 @@ local function has(text, word, most)
   return type(text) == "string" and text:sub(1, most or metadata.limits.text):find(word, 1, true) ~= nil
 end
 
--- The statement that counts, or nil: an option counts more than a comment, that more than the script's
--- lines, and the environment, which jobs inherit from whoever submits them, only where nothing else
--- is said. A workspace file was read by the filter of the client.
+-- What the job says, or nil, and in words what of it does not count: an option counts more than a comment, that more
+-- than the script's lines, and the environment, which jobs inherit from whoever submits them, only where nothing
+-- else is said. A workspace file was read by the filter of the client.
 local function statement_of(job_desc)
-  local option, comment = option_of(job_desc), read(job_desc, "comment")
+  local option, comment, script = option_of(job_desc), read(job_desc, "comment"), read(job_desc, "script")
   local by_comment = type(comment) == "string" and metadata.of_comment(comment) or nil
-  if option and is_file(option) then
-    if by_comment then return by_comment end
+  local is_of_file = option ~= nil and is_file(option)
+  if is_of_file and not by_comment then
     local missing = metadata.statement("--workspace")
     metadata.blame(missing, "--workspace: " .. metadata.shown(option)
       .. " was not read, since this cluster's commands have no filter for it: write image=ADDRESS instead")
-    return missing
+    return missing, {}
   end
-  if option then return metadata.of_text(option, "--workspace") end
-  if by_comment then return by_comment end
-  local script = read(job_desc, "script")
-  return type(script) == "string" and metadata.of_script(script) or metadata.of_variable(variable_of(job_desc))
+  local found, words = metadata.channels.merged({
+    [1] = option and not is_of_file and metadata.of_text(option, "--workspace") or nil,
+    [2] = by_comment,
+    [3] = type(script) == "string" and metadata.of_script(script) or nil,
+  })
+  return found or metadata.of_variable(variable_of(job_desc)), words
 end
 
 -- Whether anything at all in a job sounds like Outrider: for when nothing finer can be said.
@@ -242,7 +244,7 @@ local function wake()
   if file then file:close() end
 end
 
-local function manage(job_desc, statement)
+local function manage(job_desc, statement, words)
   local values, faults = metadata.checked(statement)
   local reservation = read(job_desc, "reservation")
   local is_held = reservation == nil or reservation == ""
@@ -253,6 +255,7 @@ local function manage(job_desc, statement)
   if why then faults[1] = why end
   for _, fault in ipairs(faults) do tell(fault) end
   if #faults > 0 then return slurm.ERROR end
+  for _, each in ipairs(words) do tell(each) end
 
   if values.run then machines.give(job_desc, values) end
   local deadline_s = read(job_desc, "deadline")
@@ -355,8 +358,8 @@ local function submit(job_desc, partitions)
     tell(why)
     return slurm.ERROR
   end
-  local statement = statement_of(job_desc)
-  if statement then return manage(job_desc, statement) end
+  local statement, words = statement_of(job_desc)
+  if statement then return manage(job_desc, statement, words) end
   hint(job_desc)
   return queue(job_desc, partitions)
 end

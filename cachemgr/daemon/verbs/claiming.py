@@ -19,10 +19,11 @@ from cachemgr.daemon.verbs.leasing import instance_of
 from cachemgr.daemon.verbs.shapes import instance_entry
 from cachemgr.instances.methods import is_writable_unasked
 from cachemgr.network.channel import NODE
-from cachemgr.network.job_tickets import JOB, checked_ticket
+from cachemgr.network.job_tickets import JOB, MOST_FURTHER, checked_ticket, further_name
 from cachemgr.pool import instance_book, pins
 from cachemgr.pool.records import digest_of
 from cachemgr.protocol import (
+    FURTHER,
     JOB_OWNER,
     RESERVATION_OWNER,
     ClaimedElsewhere,
@@ -34,6 +35,8 @@ from cachemgr.protocol import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext
     from cachemgr.daemon.verbs.requests import Listener, VerbRequest
@@ -61,15 +64,30 @@ def claim(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Instan
     if wanted.nodes:
         there = wanted.changed(uid=caller.uid, nodes=None)
         return _claim_elsewhere(node, wanted.nodes, owner, there, request.listener)
-    image = _promised(node, caller, job, (name, job), ticket, reservation)
-    _clear_earlier(node, owner, label)
+    image, count = _promised(node, caller, job, (name, job), ticket, reservation)
+    further = _further(node, caller, (name, job), count)
+    _clear_earlier(node, owner, [label, *(f"{label}{FURTHER}{number}" for number in further)])
+    until_s = wanted.until_s or node.clock.now_s() + LONGEST_S
+    for number, each in further.items():
+        # The image itself, by its path in the pool: nobody writes to it.
+        instance_of(
+            node,
+            caller,
+            each,
+            owner=owner,
+            label=f"{label}{FURTHER}{number}",
+            until_s=until_s,
+            begin_s=begin_s,
+            method="shared",
+            is_writable=False,
+        )
     made = instance_of(
         node,
         caller,
         image,
         owner=owner,
         label=label,
-        until_s=wanted.until_s or node.clock.now_s() + LONGEST_S,
+        until_s=until_s,
         begin_s=begin_s,
         is_writable=is_writable_unasked(node.maker, image),
         made_for=_pins_of({name, job}, reservation),
@@ -108,14 +126,37 @@ def _promised(
     names: tuple[str, ...],
     ticket: str | None,
     reservation: str | None,
-) -> PoolImage:
+) -> tuple[PoolImage, int | None]:
+    """The job's own image, and how many it needs beside it; None if nobody says."""
+    count: int | None = 0
     if ticket is not None:
         found = checked_ticket(node.keys, ticket, job=job, uid=caller.uid, now_s=past_s(node.clock))
-        digest = found.digest
+        digest, count = found.digest, found.further
     elif reservation is not None:
         digest = _reserved(node, reservation)
     else:
-        digest = _pinned(node, job, names)
+        digest, count = _pinned(node, job, names), None
+    return _usable(node, caller, digest, job), count
+
+
+def _further(
+    node: NodeContext, caller: NodeCaller, names: tuple[str, ...], count: int | None
+) -> dict[int, PoolImage]:
+    """The images that a job needs beside its own, by their numbers: as many as its ticket says, and all that
+    are pinned for it if it has none."""
+    found: dict[int, PoolImage] = {}
+    for number in range(1, (MOST_FURTHER if count is None else count) + 1):
+        pinned = [further_name(name, number) for name in names]
+        digests = _held(node, {f"{RESERVATION_OWNER}{JOB_OWNER}{each}" for each in pinned})
+        if len(digests) != 1 and count is None:
+            break
+        if len(digests) != 1:
+            raise NotInPool(f"image {number + 1} of job {names[-1]} is not on this node")
+        found[number] = _usable(node, caller, digests[0], names[-1])
+    return found
+
+
+def _usable(node: NodeContext, caller: NodeCaller, digest: str, job: str) -> PoolImage:
     image = node.pool.find(digest)
     if image is None:
         node.metrics.count("outrider_image_requests_total", "miss")
@@ -171,9 +212,10 @@ def _holds(node: NodeContext, folder: str, owners: set[str]) -> bool:
     )
 
 
-def _clear_earlier(node: NodeContext, owner: str, label: str) -> None:
+def _clear_earlier(node: NodeContext, owner: str, labels: Sequence[str]) -> None:
     """A job that was started again begins with a fresh copy, also if the epilog was never run."""
+    kept = {instance_book.key_of(owner, label) for label in labels}
     for key in instance_book.keys_of(node.pool, owner):
-        if label and key != instance_book.key_of(owner, label):
+        if labels[0] and key not in kept:
             instance_book.remove_instance(node.pool, node.maker, key)
             node.log.info("earlier instance removed", owner=owner, instance=key)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import re
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from cachemgr.base.errors import BadRequest, Unsuitable
+from cachemgr.base.errors import BadRequest, NotInPool, Unsuitable
 from cachemgr.instances.formats import HEAD_BYTES
 from cachemgr.instances.qcow2 import (
     BACKING_FORMAT,
@@ -22,10 +22,17 @@ from cachemgr.instances.qcow2 import (
     V3_HEADER_BYTES,
     inspect_qcow2,
 )
+from cachemgr.machines.wish import MachineDisk
+from cachemgr.protocol import FURTHER, JOB_OWNER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from cachemgr.base.disk import Disk
+
+ROOT = "root"
+"""The disk that a machine boots from, or that its kernel finds first."""
 
 IN_POOL = re.compile(r".*/images/([0-9a-f]{64})(?:/.*)?")
 MOST_PATH = 1023
@@ -40,6 +47,58 @@ class BaseImage:
     format: str
     digest: str = ""
     """Of the image, where its path in the pool tells it."""
+
+
+@dataclass(frozen=True)
+class JobImages:
+    """The images of one machine, as they lie on its node."""
+
+    root: BaseImage
+    data: Mapping[str, BaseImage] = field(default_factory=dict)
+    """By their names in the guest."""
+
+    @property
+    def disks(self) -> tuple[MachineDisk, ...]:
+        """What it reads and never writes."""
+        return tuple(
+            MachineDisk(
+                name, path=each.path, format=each.format, digest=each.digest or None, is_writable=False
+            )
+            for name, each in self.data.items()
+        )
+
+    @property
+    def all(self) -> dict[str, BaseImage]:
+        """By the names of their disks."""
+        return {ROOT: self.root, **self.data}
+
+
+def job_images(disk: Disk, key: str, path: str, number: int, data: Sequence[str]) -> JobImages:
+    """The images of a job's machine: the first disk is that of `path`, or the further one of that number."""
+    if not data and not number:
+        return JobImages(base_image(disk, path))
+    found = further_paths(key)
+    for each in (*range(1, len(data) + 1), number):
+        if each and each not in found:
+            raise NotInPool(
+                f"image {each + 1} of the job is not on {os.uname().nodename}: somebody let the job start "
+                "before its images were here; submit it again"
+            )
+    root = base_image(disk, found[number] if number else path)
+    return JobImages(root, {name: base_image(disk, found[n]) for n, name in enumerate(data, 1)})
+
+
+def further_paths(key: str) -> dict[int, str]:
+    """Where the daemon has the images that this job was promised beside its own, by their numbers."""
+    # Few jobs have any, and all would wait for the module.
+    from cachemgr.network.client import DaemonClient
+
+    with DaemonClient() as daemon:
+        listed = daemon.ask("instances")["instances"]
+    owner = f"{JOB_OWNER}{key.replace('-', '.')}"
+    found = [each for each in listed if each["owner"] == owner and each["state"] == "ready"]
+    numbers = [(each["label"].rpartition(FURTHER)[2], each["path"]) for each in found]
+    return {int(number): path for number, path in numbers if number.isdigit()}
 
 
 def base_image(disk: Disk, path: str) -> BaseImage:

@@ -29,7 +29,7 @@ from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
 from cachemgr.machines import states
 from cachemgr.machines.batch.bootfiles import BootFiles, boot_files
 from cachemgr.machines.batch.console import LOGIN_VERB, VERB, console, login
-from cachemgr.machines.batch.image import BaseImage, base_image
+from cachemgr.machines.batch.image import ROOT, JobImages, job_images
 from cachemgr.machines.batch.kept import DISCARD
 from cachemgr.machines.batch.kept import PROGRAM as OWN_PROGRAM
 from cachemgr.machines.batch.leading import MEMBER, OtherMachines, first_place
@@ -44,8 +44,8 @@ from cachemgr.machines.batch.moving import (
     remove_arrivals,
     step,
 )
-from cachemgr.machines.batch.options import JobInstance, WrapperOptions, read_script, understood
-from cachemgr.machines.batch.remains import DISK, continued, end_machine, remove_machine
+from cachemgr.machines.batch.options import WrappedScript, WrapperOptions, read_script, understood
+from cachemgr.machines.batch.remains import continued, end_machine, remove_machine
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
 from cachemgr.machines.machine import Machine
@@ -109,9 +109,11 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
     ended = mark.take_end()
     if ended is not None and job.attempt > 0:
         return ended
-    image = base_image(site.disk, environment.get("OUTRIDER_IMAGE", ""))
-    instances, text = read_script(_read(script), options, job.nodes)
-    record = continued(machine, job, image)
+    wrapped = read_script(_read(script), options, job.nodes)
+    first = wrapped.instances[0]
+    path = environment.get("OUTRIDER_IMAGE", "")
+    images = job_images(site.disk, job.key, path, first.image, wrapped.data)
+    record = continued(machine, job, images)
     wish, token = (None, "") if record is None else (record.wish, record.together)
     if wish is None:
         elsewhere = _moved_to(machine) or mark.elsewhere(machine.place)
@@ -121,9 +123,8 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
                 return job.elsewhere_status
             return _given_back(job, site, caught)
         _remove_forgotten(machine, job)
-        text = INTERACTIVE if options.is_interactive else text
-        wish = _wish(job, options, instances, image, text, rest, environment)
-    others = _others(machine, job, options, instances, wish, token)
+        wish = _wish(job, options, wrapped, images, rest, environment)
+    others = _others(machine, job, options, wrapped, wish, token)
     try:
         status = run(machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove, others=others)
     finally:
@@ -151,7 +152,7 @@ def _others(
     machine: Machine,
     job: BatchJob,
     options: WrapperOptions,
-    instances: Sequence[JobInstance],
+    wrapped: WrappedScript,
     wish: MachineWish,
     token: str,
 ) -> OtherMachines | None:
@@ -165,7 +166,8 @@ def _others(
             "nodes: it has to continue on the nodes to which its machines were brought"
         )
     wanted: dict[str, object] = {
-        "instances": [asdict(each) for each in instances],
+        "instances": [asdict(each) for each in wrapped.instances],
+        "data": wrapped.data,
         "addresses": wish.cluster.addresses,
         "keys": [wish.cluster.private_key, wish.cluster.public_key],
         "options": options.text,
@@ -272,15 +274,14 @@ def _key(text: str) -> str:
 def _wish(
     job: BatchJob,
     options: WrapperOptions,
-    instances: Sequence[JobInstance],
-    image: BaseImage,
-    script: str,
+    wrapped: WrappedScript,
+    images: JobImages,
     arguments: Sequence[str],
     environment: Mapping[str, str],
 ) -> MachineWish:
     boot: BootFiles = boot_files(options.boot)
     has_network = job.nodes > 1 or options.is_interactive or options.roles > 0
-    folder, first = os.getcwd(), instances[0]
+    folder, first, image = os.getcwd(), wrapped.instances[0], images.root
     variables = sorted(
         (name, value) for name, value in environment.items() if NOT_FOR_GUESTS.fullmatch(name) is None
     )
@@ -292,23 +293,25 @@ def _wish(
         memory_bytes=first.memory_bytes,
         cpus=first.cpus or job.cpus,
         disks=(
-            MachineDisk(DISK, path=image.path, format=image.format, digest=image.digest or None),
+            MachineDisk(ROOT, path=image.path, format=image.format, digest=image.digest or None),
             *options.scratch,
+            *images.disks,
         ),
         disk_rate_bytes_per_s=options.disk_rate_bytes_per_s,
         kernel=boot.kernel,
         initrd=boot.initrd,
         append=boot.append,
         job=MachineJob(
-            script=script,
+            script=INTERACTIVE if options.is_interactive else wrapped.text,
             arguments=tuple(arguments),
             environment=tuple(variables),
             folder=folder,
             left_out=own,
             waits=job.nodes > 1,
+            data=wrapped.data,
         ),
         context=first.context(folder),
-        cluster=first_place([each.name for each in instances], os.path.dirname(_folder(job.key)))
+        cluster=first_place([each.name for each in wrapped.instances], os.path.dirname(_folder(job.key)))
         if has_network
         else None,
     )

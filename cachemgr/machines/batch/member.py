@@ -15,7 +15,7 @@ from cachemgr.base.clock import SystemClock
 from cachemgr.base.errors import BadRequest, CacheError, NotInPool
 from cachemgr.machines import states
 from cachemgr.machines.batch.bootfiles import boot_files
-from cachemgr.machines.batch.image import base_image
+from cachemgr.machines.batch.image import ROOT, job_images
 from cachemgr.machines.batch.leading import (
     AGREE_S,
     CONTINUE,
@@ -42,7 +42,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cachemgr.machines.batch.image import BaseImage
+    from cachemgr.machines.batch.image import JobImages
     from cachemgr.machines.batch.options import WrapperOptions
     from cachemgr.machines.batch.system import BatchJob
     from cachemgr.machines.machine import Machine
@@ -67,14 +67,15 @@ def member(machine: Machine, job: BatchJob, environment: Mapping[str, str]) -> i
         wanted = _told(commands)
         first = environment.get("SLURM_LAUNCH_NODE_IPADDR") or str(wanted["node"])
         options = read_options(str(wanted["options"]))
-        image = base_image(machine.site.disk, environment.get("OUTRIDER_IMAGE", ""))
+        path, own = environment.get("OUTRIDER_IMAGE", ""), _instance(wanted, number)
+        images = job_images(machine.site.disk, job.key, path, own.image, _texts(wanted, "data"))
         token = str(wanted["token"])
         if token:
-            _check_saved(machine, job, image, token)
+            _check_saved(machine, job, images, token)
         else:
             # What there is was left by an earlier run, whose others are gone.
             end_machine(machine)
-        wish = _wish(job, options, image, wanted)
+        wish = _wish(job, options, images, wanted)
         machine.make_folder()
         switch = SwitchProcess(
             SwitchPlan(
@@ -109,9 +110,9 @@ def _told(commands: LinesIn) -> dict[str, object]:
     return found[0]
 
 
-def _check_saved(machine: Machine, job: BatchJob, image: BaseImage, token: str) -> None:
+def _check_saved(machine: Machine, job: BatchJob, images: JobImages, token: str) -> None:
     """Here is the machine of this number that was suspended with the first one."""
-    record = continued(machine, job, image)
+    record = continued(machine, job, images)
     if record is None or record.state != states.SUSPENDED or record.together != token:
         raise NotInPool(
             f"there is no machine here that was suspended with the job's first one, as machine "
@@ -187,9 +188,9 @@ def _lost(number: int, why: str) -> int:
 
 
 def _wish(
-    job: BatchJob, options: WrapperOptions, image: BaseImage, wanted: Mapping[str, object]
+    job: BatchJob, options: WrapperOptions, images: JobImages, wanted: Mapping[str, object]
 ) -> MachineWish:
-    folder, own = str(wanted["folder"]), _instance(wanted, job.member)
+    folder, own, image = str(wanted["folder"]), _instance(wanted, job.member), images.root
     if os.path.realpath(os.getcwd()) != os.path.realpath(folder):
         raise BadRequest(
             f"the job's working folder {folder} is not there on this node: all nodes have to have it"
@@ -203,8 +204,9 @@ def _wish(
         memory_bytes=own.memory_bytes,
         cpus=own.cpus or job.cpus,
         disks=(
-            MachineDisk("root", path=image.path, format=image.format, digest=image.digest or None),
+            MachineDisk(ROOT, path=image.path, format=image.format, digest=image.digest or None),
             *options.scratch,
+            *images.disks,
         ),
         disk_rate_bytes_per_s=options.disk_rate_bytes_per_s,
         kernel=boot.kernel,
@@ -212,7 +214,7 @@ def _wish(
         append=boot.append,
         context=own.context(folder),
         cluster=place,
-        job=MachineJob(script=SCRIPT, folder=folder, brings_back=False),
+        job=MachineJob(script=SCRIPT, folder=folder, brings_back=False, data=_texts(wanted, "data")),
     )
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 PREFIX = "run=vm"
 INTERACTIVE = "interactive"
 SCRATCH = "scratch"
-ROLE = "#!role "
-"""Before a role in the script, as the submit filter writes it."""
+ROLE, DATA = "#!role ", "#!data "
+"""Before a role in the script, and before a data image's name, as the submit filter writes them."""
 NAME = "vm"
 """Machines of no role are called so, with a number behind it."""
 SECTOR = 512
@@ -36,8 +36,9 @@ class WrapperOptions:
     disk_rate_bytes_per_s: int | None = None
     network_rate_bytes_per_s: int | None = None
     is_interactive: bool = False
+    data: int = 0
     roles: int = 0
-    """So many lines about roles stand below the first one of the script."""
+    """So many lines about data images, and then about roles, stand below the first one of the script."""
 
     @property
     def scratch(self) -> tuple[MachineDisk, ...]:
@@ -75,6 +76,7 @@ def read_options(text: str) -> WrapperOptions:
         disk_rate_bytes_per_s=_amount(found, "disk"),
         network_rate_bytes_per_s=_amount(found, "network"),
         is_interactive=found.get("lease") == INTERACTIVE,
+        data=_amount(found, "data") or 0,
         roles=_amount(found, "roles") or 0,
     )
 
@@ -89,6 +91,8 @@ class JobInstance:
     """As many as the job has on the node, if 0."""
     user_data: str = ""
     """The file of the working folder with what it is handed at its first boot."""
+    image: int = 0
+    """The number of its image among the job's further ones; the job's own, if 0."""
 
     def context(self, folder: str) -> dict[str, object] | None:
         """What it is told of itself beside its place among the others."""
@@ -103,10 +107,27 @@ class JobInstance:
         return {"hostname": self.name, "user_data": text}
 
 
-def read_script(text: str, options: WrapperOptions, count: int) -> tuple[list[JobInstance], str]:
+@dataclass(frozen=True)
+class WrappedScript:
+    """What stands in the script that the batch system has."""
+
+    instances: tuple[JobInstance, ...]
+    data: tuple[str, ...]
+    """The names of its data images, whose numbers are their places, from 1 on."""
+    text: str
+    """Its user's own script."""
+
+
+def read_script(text: str, options: WrapperOptions, count: int) -> WrappedScript:
     """The machines of a job of so many nodes, and its user's own script, without the lines above it."""
     first, _, rest = text.partition("\n")
     text = rest if first.startswith("#!") and PREFIX in first else text
+    data: list[str] = []
+    for _ in range(options.data):
+        line, _, text = text.partition("\n")
+        if not line.startswith(DATA):
+            raise _not_understood(line)
+        data.append(line[len(DATA) :])
     found: list[JobInstance] = []
     for _ in range(options.roles):
         line, _, text = text.partition("\n")
@@ -118,17 +139,19 @@ def read_script(text: str, options: WrapperOptions, count: int) -> tuple[list[Jo
         )
     if not found:
         found = [JobInstance(f"{NAME}{number}", options.memory_bytes) for number in range(1, count + 1)]
-    return found, text if text.startswith("#!") else f"#!/bin/sh\n{text}"
+    text = text if text.startswith("#!") else f"#!/bin/sh\n{text}"
+    return WrappedScript(tuple(found), tuple(data), text)
 
 
 def _role(line: str) -> list[JobInstance]:
     _, *parts = line[len(ROLE) :].split(" ")
     said = dict(part.partition("=")[::2] for part in parts)
-    memory, cpus = said.get("memory", ""), said.get("cpus", "0")
-    if not line.startswith(ROLE) or not memory.isdigit() or not cpus.isdigit() or not said.get("hosts"):
+    memory, cpus, image = said.get("memory", ""), said.get("cpus", "0"), said.get("image", "0")
+    numbers = (memory, cpus, image)
+    if not line.startswith(ROLE) or not all(map(str.isdigit, numbers)) or not said.get("hosts"):
         raise _not_understood(line)
     return [
-        JobInstance(host, int(memory) * MIB, int(cpus), said.get("user-data", ""))
+        JobInstance(host, int(memory) * MIB, int(cpus), said.get("user-data", ""), int(image))
         for host in said["hosts"].split(",")
     ]
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from cachemgr.base.errors import CacheError, WrongBytes
 from cachemgr.machines import states
+from cachemgr.machines.batch.image import ROOT
 from cachemgr.machines.qemu.process import BUSY
 from cachemgr.machines.record import has_record, read_record
 
@@ -14,16 +15,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cachemgr.machines.batch.image import BaseImage
+    from cachemgr.machines.batch.image import JobImages
     from cachemgr.machines.batch.system import BatchJob
     from cachemgr.machines.machine import Machine
     from cachemgr.machines.record import MachineRecord
 
-DISK = "root"
 
-
-def continued(machine: Machine, job: BatchJob, image: BaseImage) -> MachineRecord | None:
-    """The machine that is here already, with its image where it is now; None if it begins anew.
+def continued(machine: Machine, job: BatchJob, images: JobImages) -> MachineRecord | None:
+    """The machine that is here already, with its images where they are now; None if it begins anew.
 
     A machine that was lost, with the node or by a kill, begins anew when the batch system has
     started its job once more: that is what its user has agreed to. One of several goes on only from where
@@ -44,16 +43,29 @@ def continued(machine: Machine, job: BatchJob, image: BaseImage) -> MachineRecor
     if job.nodes > 1 and not (record.state == states.SUSPENDED and record.together):
         end_machine(machine)
         return None
-    known = next(each for each in record.wish.disks if each.name == DISK)
-    if known.digest and image.digest and known.digest != image.digest:
-        raise WrongBytes(
-            f"the image has changed since the machine of job {job.key} began: sha256:{known.digest[:12]} is "
-            f"now sha256:{image.digest[:12]}; bring the earlier one back, or submit the job again"
-        )
-    if known.path != image.path and record.state == states.SUSPENDED:
-        machine.relocate({DISK: image.path})
+    moved = _moved(job, record, images)
+    if moved and record.state == states.SUSPENDED:
+        machine.relocate(moved)
         record = read_record(machine.site.disk, machine.folder)
     return record
+
+
+def _moved(job: BatchJob, record: MachineRecord, images: JobImages) -> dict[str, str]:
+    """Where the images of its disks are now that lay elsewhere before."""
+    found: dict[str, str] = {}
+    for disk in record.wish.disks:
+        image = images.all.get(disk.name)
+        if image is None:
+            continue
+        if disk.digest and image.digest and disk.digest != image.digest:
+            what = "the image" if disk.name == ROOT else f"data image {disk.name}"
+            raise WrongBytes(
+                f"{what} has changed since the machine of job {job.key} began: sha256:{disk.digest[:12]} is "
+                f"now sha256:{image.digest[:12]}; bring the earlier one back, or submit the job again"
+            )
+        if disk.path != image.path:
+            found[disk.name] = image.path
+    return found
 
 
 def end_machine(machine: Machine, but: Sequence[str] = ()) -> None:

@@ -131,6 +131,8 @@ def job_disk(
         files["user-data"] = checked_context(context).user_data.encode()
     if job.folder is not None:
         files["folder"] = f"{job.folder}\n".encode()
+    if job.data:
+        files["data"] = "".join(f"{name}\n" for name in job.data).encode()
     files.update({name: b"" for name, is_so in ((BACK, job.brings_back), (WAITS, job.waits)) if is_so})
     if cluster is not None:
         files["place"] = f"{cluster.name}\n".encode()

@@ -115,6 +115,22 @@ if [ -n "$scratch" ]; then
     export OUTRIDER_SCRATCH=/scratch
 fi
 
+# What has no file system that this kernel knows is found at the same place as the disk itself.
+reads() {
+    [ -n "$1" ] && mkdir -p /data || return 1
+    [ ! -e "/data/$2" ] || return 1
+    mkdir "/data/$2"
+    mount -o ro "$1" "/data/$2" 2>/dev/null || mount -o ro,noload "$1" "/data/$2" 2>/dev/null || {
+        rmdir "/data/$2" && ln -s "$1" "/data/$2"
+    }
+}
+
+if [ -f "$here/data" ]; then
+    while read -r name; do
+        reads "$(disk "$name")" "$name" 2>&5 || fails "data $name"
+    done <"$here/data"
+fi
+
 folder=
 if [ -f "$here/folder" ]; then
     folder=$(cat "$here/folder")

@@ -2,7 +2,7 @@
 
     role: head cpus=4 memory=8GiB
     role: worker count=3 memory=2GiB user-data=worker.yaml
-    role: store hosts=s[1-2]
+    role: store hosts=s[1-2] image=https://images.example.org/store.qcow2 digest=sha256:0123…
 
 Without `hosts` a single machine is called like its role, and several have a number behind that. What a role
 does not say is as the job says it. The submit filter, plugins/slurm/outrider_roles.lua, reads the same.
@@ -16,17 +16,19 @@ from dataclasses import dataclass
 
 from outrider.metadata.errors import TextError, shown
 from outrider.metadata.notation.job_options import read_memory_mib
+from outrider.metadata.notation.uris import read_uri
 
 MOST_ROLES, MOST_HOSTS, MOST_CPUS = 16, 1024, 255
 LEAST_MEMORY_MIB = 32
 MOST_LABEL, MOST_PATH = 63, 255
 
-_KEYS = ("count", "hosts", "cpus", "memory", "user-data")
+_KEYS = ("count", "hosts", "cpus", "memory", "user-data", "image", "digest")
 _PART = re.compile(r"([a-z-]{1,16})=([!-~]{1,4096})")
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 _SET = re.compile(r"([A-Za-z0-9-]*)\[([0-9,-]+)\]([A-Za-z0-9-]*)")
 _RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _PATH = re.compile(r"(?!/)[A-Za-z0-9._/-]{1,255}")
 
 
@@ -40,6 +42,9 @@ class JobRole:
     memory_mib: int = 0
     user_data: str = ""
     """A file of the working folder, by its path from there."""
+    image: str = ""
+    """Of its machines' first disk."""
+    digest: str = ""
     text: str = ""
     """As its user has written it."""
 
@@ -80,6 +85,8 @@ def _role(text: str) -> JobRole:
         found[split[1]] = split[2]
     if "count" in found and "hosts" in found:
         raise TextError(f"role {name}: count and hosts say the same: leave one out")
+    if "digest" in found and "image" not in found:
+        raise TextError(f"role {name}: digest says nothing without image: write that, or leave digest out")
     try:
         return JobRole(
             name=name,
@@ -87,6 +94,8 @@ def _role(text: str) -> JobRole:
             cpus=_number(found["cpus"], MOST_CPUS, "processors") if "cpus" in found else 0,
             memory_mib=_memory_mib(found["memory"]) if "memory" in found else 0,
             user_data=_path(found["user-data"]) if "user-data" in found else "",
+            image=read_uri(found["image"]) if "image" in found else "",
+            digest=_digest(found["digest"]) if "digest" in found else "",
             text=" ".join([name, *parts]),
         )
     except TextError as error:
@@ -156,6 +165,12 @@ def _memory_mib(text: str) -> int:
     if memory < LEAST_MEMORY_MIB:
         raise TextError(f"{shown(text)} is too little: a machine has {LEAST_MEMORY_MIB} MiB or more")
     return memory
+
+
+def _digest(text: str) -> str:
+    if _DIGEST.fullmatch(text) is None:
+        raise TextError(f"digest is {shown(text)}: write sha256: and 64 hexadecimal digits")
+    return text
 
 
 def _path(text: str) -> str:

@@ -265,3 +265,73 @@ def test_daemon_without_a_key_believes_no_ticket(inside: Start) -> None:
 
     with pytest.raises(CacheError, match="was not signed with this node's key"):
         claim(daemon, ticket=ticket())
+
+
+def pin_further(daemon: Inside, number: int, job: str = "17", name: str = B) -> None:
+    if name not in [each["uri"] for each in daemon.ask("ls")["images"]]:
+        daemon.ask("add", uri=name)
+        daemon.settle()
+    owner = f"reservation:job-{job}+{number}"
+    daemon.ask("pin", name=name, owner=owner, until_s=CLOCK.now_s() + 600)
+
+
+def further_of(daemon: Inside) -> dict[str, Any]:
+    found = daemon.ask("instances")["instances"]
+    return {each["label"]: each for each in found if "+" in each["label"]}
+
+
+def test_job_gets_its_further_images_as_they_lie_in_the_pool(daemon: Inside) -> None:
+    pin_further(daemon, 1)
+    pin_further(daemon, 2, name=A)
+    made = claim(daemon, ticket=ticket(further=2), attempt=0)
+    found = further_of(daemon)
+    again = claim(daemon, ticket=ticket(further=2), attempt=0)
+    there = len(owners(daemon))
+    removed = daemon.ask("release", owner="job-17")["removed"]
+
+    assert again == made
+    assert {label: each["digest"] for label, each in found.items()} == {
+        "attempt-0+1": f"sha256:{OTHER_DIGEST}",
+        "attempt-0+2": f"sha256:{DIGEST}",
+    }
+    assert not any(each["is_writable"] for each in found.values())
+    assert Path(found["attempt-0+1"]["path"]).read_bytes() == OTHER
+    assert (there, removed) == (3, 3)
+    # It stays until somebody needs its room, for nobody holds it but the service's own pin.
+    assert daemon.ask("show", name=OTHER_DIGEST)["pins"] == 1
+
+
+def test_job_that_starts_again_has_nothing_of_its_first_start(daemon: Inside) -> None:
+    pin_further(daemon, 1)
+    for attempt in (0, 1):
+        claim(daemon, ticket=ticket(further=1), attempt=attempt)
+
+    assert list(further_of(daemon)) == ["attempt-1+1"]
+    assert len(owners(daemon)) == 2
+
+
+def test_job_without_one_of_its_further_images_gets_none(daemon: Inside) -> None:
+    pin_further(daemon, 1)
+    with pytest.raises(NotInPool, match="image 3 of job 17 is not on this node"):
+        claim(daemon, ticket=ticket(further=2))
+
+    assert owners(daemon) == []
+
+
+def test_pinned_job_gets_all_that_is_pinned_for_it(daemon: Inside) -> None:
+    daemon.ask("pin", name=A, owner="reservation:job-17", until_s=CLOCK.now_s() + 600)
+    pin_further(daemon, 1)
+    pin_further(daemon, 1, job="18", name=A)
+    claim(daemon, pinned=True, attempt=0)
+
+    assert list(further_of(daemon)) == ["attempt-0+1"]
+    assert len(owners(daemon)) == 2
+
+
+def test_number_of_further_images_is_signed(daemon: Inside) -> None:
+    pin_further(daemon, 1)
+    text = ticket(further=1)
+    with pytest.raises(NotAllowed, match="was not signed"):
+        claim(daemon, ticket=text.replace("17+1", "17"))
+
+    assert owners(daemon) == []

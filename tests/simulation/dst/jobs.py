@@ -45,6 +45,8 @@ class Own:
     requeued_ms: int | None = None
     is_cancelled: bool = False
     is_preemptible: bool = False
+    further: str = ""
+    """The digest of an image that it needs beside its own; empty if it needs none."""
 
 
 class Jobs:
@@ -64,6 +66,7 @@ class Jobs:
         self.sent_back = 0
         # Of their own again, for the same reason.
         self._long = Random(seed * 104_729 + 3)
+        self._further = Random(seed * 1_299_709 + 7)
         self.yielded = 0
         self.patience_s = PATIENCE_S
         for call in ("signal", "requeue"):
@@ -161,6 +164,8 @@ class Jobs:
             number = random.randrange(len(knobs.images))
         work_s = random.choice((10, 40, 80))
         user = random.choice(USERS)
+        other = self._other(number)
+        further = "" if other is None else f"run: vm\ndata: http://site/image{other}\n"
         submission = Submission(
             user=user.user,
             uid=user.uid,
@@ -168,11 +173,12 @@ class Jobs:
             nodes_wanted=random.choice((1, 1, 1, min(2, knobs.nodes), knobs.nodes)),
             resources=Resources.of(cpus=random.randint(1, knobs.cpus)),
             limit_s=work_s + 20,
-            metadata=f"image: http://site/image{number}\n",
+            metadata=f"image: http://site/image{number}\n{further}",
         )
         with suppress(Refused):
             key = self._twin.outside.submit(submission)
             own = Own(key=key, digest=image_of(knobs, number).digest, is_filtered=random.random() < 0.8)
+            own.further = "" if other is None else image_of(knobs, other).digest
             self.own[key] = own
             self._trace.note(f"job {key} is submitted with image {number}")
             if own.is_filtered:
@@ -180,6 +186,13 @@ class Jobs:
                 world.hold(world.jobs[key], Holder.OURS, "waits to be planned")
             if random.random() < 0.3:
                 self._clock.after(random.randrange(200_000), lambda: self._meddle(key))
+
+    def _other(self, number: int) -> int | None:
+        """An image that a job needs beside its own, in every third of those whose pools have room for both."""
+        images = self._knobs.images
+        chosen, is_wanted = self._further.randrange(len(images)), self._further.random() < 0.3
+        has_room = images[number] + images[chosen] <= self._knobs.pool_bytes
+        return chosen if is_wanted and has_room else None
 
     def prolog(self, job: RmsJob, node: str) -> NotReady | None:
         """Look whether a job has its image where it starts."""
@@ -189,7 +202,7 @@ class Jobs:
         own.starts += 1
         pool = self._network.pools[node]
         self._network.move()
-        if own.digest in pool.images:
+        if own.digest in pool.images and (not own.further or own.further in pool.images):
             return None
         is_excused = pool.tampered_ms >= 0 and self._clock.now_ms - pool.tampered_ms < EXCUSED_S * 1000
         if own.is_filtered and not is_excused and not self._has_just_been_requeued(own):

@@ -131,6 +131,7 @@ def draw(random: Random, *, is_harsh: bool = False) -> Knobs:
         grace_s=random.choice((240, 300)),
         most_calls=random.choice((1, 2, 64)),
         allows_preemptible=True,
+        allows_machines=True,
         most_requeue_grace_s=60,
         requeue_margin_s=60,
     )

@@ -179,7 +179,9 @@ def test_roles_are_read_with_the_names_of_their_machines() -> None:
         ("role: x hosts=w[1-2000]", "too many"),
         ("role: x count=1025", "from 1 to 1024"),
         ("role: x user-data=/etc/shadow", "no file of the working folder"),
-        ("role: x image=http://h/b", "image is not known in a role"),
+        ("role: x gpus=2", "gpus is not known in a role"),
+        ("role: x digest=sha256:" + "0" * 64, "digest says nothing without image"),
+        ("role: x image=http://h/b digest=0", "write sha256:"),
     ],
 )
 def test_role_that_cannot_be_given_is_refused_by_its_name(roles: str, words: str) -> None:

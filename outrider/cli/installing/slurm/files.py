@@ -40,6 +40,8 @@ SHIPPED = {
     "outrider_metadata.lua": "plugins/slurm/outrider_metadata.lua",
     "outrider_options.lua": "plugins/slurm/outrider_options.lua",
     "outrider_roles.lua": "plugins/slurm/outrider_roles.lua",
+    "outrider_images.lua": "plugins/slurm/outrider_images.lua",
+    "outrider_channels.lua": "plugins/slurm/outrider_channels.lua",
     "outrider_machines.lua": "plugins/slurm/outrider_machines.lua",
     "outrider_submit.lua": "plugins/slurm/outrider_submit.lua",
     "outrider_cli.lua": "plugins/slurm/outrider_cli.lua",
@@ -49,11 +51,12 @@ SHIPPED = {
 ON_HEAD = (
     "prolog-slurmctld", "job_submit.lua", "outrider_submit.lua", "cli_filter.lua", "outrider_cli.lua",
     "outrider_file.lua", "outrider_metadata.lua", "outrider_options.lua", "outrider_roles.lua",
-    "outrider_machines.lua",
+    "outrider_images.lua", "outrider_channels.lua", "outrider_machines.lua",
 )  # fmt: skip
 ON_NODES = (
     "prolog", "epilog", "task-prolog", "cli_filter.lua", "outrider_cli.lua", "outrider_file.lua",
-    "outrider_metadata.lua", "outrider_options.lua", "outrider_roles.lua",
+    "outrider_metadata.lua", "outrider_options.lua", "outrider_roles.lua", "outrider_images.lua",
+    "outrider_channels.lua",
 )  # fmt: skip
 HEAD_FOLDERS = (FOLDER, "/etc/outrider", WRAPPERS, "/run/outrider")
 NODE_FOLDERS = (FOLDER, WRAPPERS, "/run/outrider")

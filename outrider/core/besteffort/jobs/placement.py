@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 
+from outrider.core.besteffort.jobs.further import others, stay_of
 from outrider.core.images.pools import Life
 from outrider.core.links.best_effort import BestEffortLink, Slots
 from outrider.core.links.fair_shares import NOBODY
@@ -50,6 +51,8 @@ class PlacementRequest:
     """Who takes turns on the link with others."""
     copying: int = 0
     """A mask of the nodes on which the job takes the image's bytes once more, as a copy of its own."""
+    further: tuple[Image, ...] = ()
+    """Images that have to be on each of its nodes beside its own."""
 
     @property
     def copy(self) -> Image:
@@ -137,16 +140,20 @@ def place_job(
 def _never(book: Book, request: PlacementRequest) -> NoPlacement | None:
     """If the image is larger than the pools of too many nodes, however empty they are."""
     size_bytes, pools = request.image.size_bytes, book.pools.pools
+    more_bytes = sum(each.size_bytes for each in others(request.image, request.further))
     times = {node: 1 + (request.copying >> node & 1) for node in numbers(request.eligible)}
     limits = {node: pools[node].limit_bytes for node in times}
-    large = sum(limit is None or times[node] * size_bytes <= limit for node, limit in limits.items())
+    large = sum(
+        limit is None or times[node] * size_bytes + more_bytes <= limit for node, limit in limits.items()
+    )
     if large >= request.nodes_wanted:
         return None
     largest = max((limit for limit in limits.values() if limit is not None), default=0)
     twice = ", needed twice where the job gets a copy," if 2 in times.values() else ""
+    beside = f" beside {size(more_bytes)} of the job's other images" if more_bytes else ""
     return NoPlacement(
-        message=f"it has {size(size_bytes)}{twice} and never fits: the pools of {large} of the nodes that it "
-        f"may run on are as large, the job wants {request.nodes_wanted}, and the largest pool has "
+        message=f"it has {size(size_bytes)}{twice}{beside} and never fits: the pools of {large} of the nodes "
+        f"that it may run on are as large, the job wants {request.nodes_wanted}, and the largest pool has "
         f"{size(largest)}; cancel the job, or ask an administrator for larger pools"
     )
 
@@ -252,8 +259,14 @@ def _has_room(
     until_s: int,
     now_s: int,
 ) -> bool:
-    """Whether a pool has room for `extra` lives of the image, and for a copy that is the job's own."""
+    """Whether a pool has room for `extra` lives of the image, for a copy that is the job's own, and for all
+    other images of the job."""
     pool = book.pools.pools[node]
+    for image in others(request.image, request.further):
+        life = stay_of(pool, image)
+        from_s = now_s if life is None else max(life.expires_s, now_s)
+        if from_s < until_s:
+            extra = (*extra, (from_s, until_s, image.size_bytes))
     if request.copying >> node & 1 and not pool.lives.get(request.copy.key):
         extra = (*extra, (now_s, until_s, request.image.size_bytes))
     return not extra or pool.has_room(extra, now_s, request.image.key)
@@ -342,6 +355,7 @@ class _NodeSearch:
                     there_s = max(now_s, life.ready_s)
                 else:
                     continue
+            there_s = self._all_there_s(node, there_s, 0)
             start_s = self._free_from(node, there_s)
             if start_s == FOREVER:
                 continue
@@ -352,9 +366,10 @@ class _NodeSearch:
             option = _Option(start_s, cost, node, there_s, life)
             best = option if best is None else min(best, option)
         if best is None and key in pool.lingering and key not in pool.lives:
-            start_s = self._free_from(node, now_s)
+            there_s = self._all_there_s(node, now_s, 0)
+            start_s = self._free_from(node, there_s)
             if start_s < FOREVER and self._takes(node, start_s):
-                return _Option(start_s, _HERE, node, now_s)
+                return _Option(start_s, _HERE, node, there_s)
         return best
 
     def _far(self, eligible: int, known: set[int], enough: int) -> list[tuple[int, int]]:
@@ -380,6 +395,22 @@ class _NodeSearch:
         until_s = self.request.until_s(start_s)
         stay = ((self.now_s, until_s, self.request.image.size_bytes),)
         return _has_room(self.book, self.request, node, stay, until_s, self.now_s)
+
+    def _all_there_s(self, node: int, there_s: int, own_bytes: int) -> int:
+        """When a node has all images, that has the job's own by then; of that so much is still to come."""
+        pool, lacking_bytes = self.book.pools.pools[node], 0
+        for image in others(self.request.image, self.request.further):
+            life = stay_of(pool, image)
+            if life is not None and life.transfer is not None:
+                there_s = max(there_s, self.ends.get(life.transfer, life.ready_s))
+            elif life is None and image.key not in pool.lingering:
+                lacking_bytes += image.size_bytes
+        if not lacking_bytes:
+            return there_s
+        # One after the other, as one image of that size would come.
+        whole = Image(uri=f"all of {self.request.image.uri}", size_bytes=own_bytes + lacking_bytes)
+        end_s = self.link.end_if_added(whole, 1, self.slots, self.now_s, user=self.request.user)
+        return max(there_s, end_s)
 
     def _there_s(self, count: int) -> int:
         """When the last of so many transfers would have brought the image."""
@@ -410,17 +441,19 @@ class _NodeSearch:
         """The nodes without the image, as soon as they are free once it is there."""
         found = []
         for free_s, node in far:
-            start_s = max(free_s, there_s)
-            if free_s < there_s:
-                start_s = self._free_from(node, there_s)
+            all_s = self._all_there_s(node, there_s, self.request.image.size_bytes)
+            start_s = max(free_s, all_s)
+            if free_s < all_s:
+                start_s = self._free_from(node, all_s)
             if start_s < FOREVER and (start_s == free_s or self._takes(node, start_s)):
-                found.append(_Option(start_s, _MISSING, node, there_s))
+                found.append(_Option(start_s, _MISSING, node, all_s))
         return sorted(found)
 
     def _more(self, near: list[_Option], far: list[tuple[int, int]], best: list[_Option]) -> list[_Option]:
         """Other nodes that have the image already, and, for many tasks, others that get it, too."""
         copies, chosen = self.request.copies, {each.node for each in best}
-        here = [each for each in near if each.cost == _HERE and each.node not in chosen]
+        whole = [each for each in near if each.cost == _HERE and each.there_s <= self.now_s]
+        here = [each for each in whole if each.node not in chosen]
         more = here[: max(0, max(self.request.spares, copies) - len(best))]
         lacking = copies - len(best) - len(more)
         if lacking <= 0:

@@ -9,7 +9,7 @@ An image counts once for its user on a node, however many jobs wait with it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from cachemgr.base.shares import BYTES, Share
 from outrider.core.images.pools import PlannedPool
@@ -57,12 +57,13 @@ class Claims:
             del self._of_user[user]
 
     def full(
-        self, user: int, key: str, size_bytes: int, pools: Sequence[PlannedPool], now_s: int
+        self, user: int, images: Mapping[str, int], pools: Sequence[PlannedPool], now_s: int
     ) -> Iterator[int]:
-        """The nodes on which a user has claimed too much for one image more."""
+        """The nodes on which a user has claimed too much for these images, by their keys and sizes."""
         for node, own_bytes in self._of_user.get(user, {}).items():
             limit_bytes = pools[node].limit_bytes
-            if limit_bytes is None or (user, node, key) in self._images:
+            size_bytes = sum(each for key, each in images.items() if (user, node, key) not in self._images)
+            if limit_bytes is None or not size_bytes:
                 continue
             taken_bytes = pools[node].promised_bytes
             if taken_bytes > limit_bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from outrider.core.model import Image
@@ -45,21 +45,44 @@ def questions(lines: JobLines, uid: int) -> dict[str, ResolveImage]:
     found = {"": (lines.image, lines.digest, lines.format)} | {
         image: (image, digest, "") for image, digest in named.items()
     }
+    for number, each in enumerate(lines.further, 1):
+        found[further_of(number)] = (each.image, each.digest, "")
     return {
         name: ResolveImage(uri=uri, digest=digest, is_private=lines.is_private, uid=uid, format=form)
         for name, (uri, digest, form) in found.items()
     }
 
 
-def image_of(name: str, found: FoundImage, lines: JobLines, uid: int) -> JobImage:
+def further_of(number: int) -> str:
+    """Under which name an image is looked up that the job needs beside its own: no image is called so."""
+    return f"+{number}"
+
+
+def image_of(name: str, uri: str, found: FoundImage, lines: JobLines, uid: int) -> JobImage:
     """One of a job's images, under the name that `questions` gave it."""
     return JobImage(
-        uri=found.uri or name or lines.image,
+        uri=found.uri or uri,
         digest=found.digest,
         size_bytes=found.size_bytes,
         format=(lines.format if not name else "") or found.format,
         readers=Readers(uids=(uid,)) if lines.is_private else None,
     )
+
+
+def further_images(lines: JobLines, images: Mapping[str, JobImage | str]) -> tuple[JobImage, ...] | str:
+    """The images that a job needs beside its own, in their order; in words why one cannot be had."""
+    found: list[JobImage] = []
+    for number, each in enumerate(lines.further, 1):
+        image = images[further_of(number)]
+        if isinstance(image, str):
+            return f"{each.what} {each.image}: {image}"
+        if image.format not in each.formats:
+            return (
+                f"{each.what} {each.image} is of format {image.format}, and no disk of a machine: "
+                f"use {' or '.join(filter(None, each.formats))}"
+            )
+        found.append(image)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

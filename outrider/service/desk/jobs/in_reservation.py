@@ -5,7 +5,11 @@ to the next."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from outrider.core.model import Resources
+from outrider.metadata.errors import TextError
+from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, RmsJob
 from outrider.service.desk.batch.job_effects import (
     TicketFields,
@@ -28,6 +32,10 @@ MOST_TRIES = 3
 TRY_S = 30
 """So long after one attempt comes the next, and each time twice as long."""
 WAITING = (JobState.HELD, JobState.PENDING)
+FURTHER = (
+    "its data images and the images of its roles come to the nodes of jobs that wait in the queue, and not "
+    "to those of a reservation; leave data and the roles' image out, or submit it without the reservation"
+)
 NO_VERSION = -1
 """In place of the version of a reservation of ours."""
 
@@ -51,7 +59,14 @@ class JobsInReservations:
         are those that administrators have made."""
         is_wanted = job.metadata is not None and not job.is_hint
         if job.reservation in foreign and is_wanted and job.state in WAITING:
-            self._keep_back(job)
+            self._keep_back(
+                job,
+                f"reservation {job.reservation} is not made by Outrider, so no image comes to its nodes; "
+                "cancel the job and submit it again, or let an administrator take it out",
+            )
+            return
+        if is_wanted and job.state in WAITING and _has_further(job.metadata):
+            self._keep_back(job, FURTHER)
             return
         live = None if job.reservation is None else self._site.live.get(job.reservation)
         if job.state not in WAITING:
@@ -120,7 +135,7 @@ class JobsInReservations:
         self._site.note("lead", f"job {job.key}", "retried", words, uid=job.uid)
         self._log.warning("job is tried again", job=job.key, reservation=live.name, tries=tried + 1)
 
-    def _keep_back(self, job: RmsJob) -> None:
+    def _keep_back(self, job: RmsJob, why: str) -> None:
         """Hold a job, and say why, once; and again if it is let go."""
         assert job.reservation is not None
         told = (job.reservation, NO_VERSION, False, None)
@@ -128,10 +143,7 @@ class JobsInReservations:
         if self._told.get(job.key) == told and (job.state is JobState.HELD or looks < ORDER_LOOKS):
             return
         self._told[job.key], self._looks[job.key] = told, 0
-        words = (
-            f"outrider: it stays held: reservation {job.reservation} is not made by Outrider, so no image"
-            " comes to its nodes; cancel the job and submit it again, or let an administrator take it out"
-        )
+        words = f"outrider: it stays held: {why}"
         self._orders.order(hold_effect(job.key, words, self._site.now_s))
         self._site.note("lead", f"job {job.key}", "held", words.removeprefix("outrider: "), uid=job.uid)
         self._log.warning(
@@ -153,7 +165,7 @@ class JobsInReservations:
     def bind(self, entry: JobEntry, image: JobImage) -> str:
         """Bind a job to a reservation that its user has made for it; its name, or nothing."""
         lines, job = entry.lines, entry.job
-        if lines is None or not lines.name:
+        if lines is None or not lines.name or entry.further:
             return ""
         found = [
             live
@@ -174,6 +186,15 @@ class JobsInReservations:
         self._site.note("lead", f"job {job.key}", "bound", f"it runs in reservation {live.name}", uid=job.uid)
         self._log.info("job is bound", job=job.key, reservation=live.name)
         return live.name
+
+
+def _has_further(metadata: str | None) -> bool:
+    """Whether a job needs images beside its own."""
+    if metadata is None or ("data:" not in metadata and "role:" not in metadata):
+        return False
+    with suppress(TextError):
+        return bool(parse_job_lines(metadata).further)
+    return False
 
 
 def _has_room(resources: Resources, job: RmsJob) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -10,7 +11,7 @@ from outrider.metadata.joblines import JobLines
 from outrider.rms.base import RmsJob
 from outrider.service.desk.jobs.image_lookup import JobImage
 from outrider.service.desk.jobs.options.choice import OptionState
-from outrider.service.desk.nodes.owners import owner_of
+from outrider.service.desk.nodes.owners import key_of, owner_of
 
 
 class Stage(Enum):
@@ -41,8 +42,12 @@ class JobEntry:
     copies: dict[int, Life] = field(default_factory=dict)
     via: dict[int, int] = field(default_factory=dict)
     """By node, the transfer that was to bring its copy there."""
-    ready: set[int] = field(default_factory=set)
+    here: set[int] = field(default_factory=set)
     """Nodes on which its image is known to be, pinned for it."""
+    number: int = 0
+    """Of a further image of a job, from 1 on; 0: this is the job itself."""
+    further: tuple[JobEntry, ...] = ()
+    """One for each image that it needs beside its own: on the same nodes, for as long."""
     until_s: int = 0
     ready_s: int | None = None
     """When its image is expected on enough nodes, or was there."""
@@ -104,11 +109,31 @@ class JobEntry:
 
     @property
     def key(self) -> str:
-        return self.job.key
+        return key_of(self.job.key, self.number)
 
     @property
     def owner(self) -> str:
-        return owner_of(self.job.key)
+        return owner_of(self.key)
+
+    @property
+    def parts(self) -> tuple[JobEntry, ...]:
+        """One for each of its images."""
+        return (self, *self.further)
+
+    @property
+    def ready(self) -> set[int]:
+        """Nodes on which all of its images are known to be."""
+        return self.here.intersection(*(each.here for each in self.further))
+
+    def there_s(self, node: int, ends: Mapping[int, int], now_s: int) -> int:
+        """When all of its images are expected on a node, if transfers end then."""
+        return max(
+            now_s
+            if life is None or life.transfer is None or node in each.here
+            else max(now_s, ends.get(life.transfer, life.ready_s))
+            for each in self.parts
+            for life in (each.copies.get(node),)
+        )
 
     @property
     def has_image(self) -> bool:

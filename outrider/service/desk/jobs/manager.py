@@ -24,6 +24,7 @@ from outrider.service.desk.jobs.image_lookup import (
     Found,
     ImageLookups,
     JobImage,
+    further_images,
     image_of,
     questions,
 )
@@ -400,7 +401,9 @@ class JobManager:
             if not name and found.is_unmade:
                 self._await_conversion(entry, found)
                 return
-            images[name] = found.words if found.image is None else image_of(name, found.image, lines, uid)
+            images[name] = (
+                found.words if found.image is None else image_of(name, question.uri, found.image, lines, uid)
+            )
         if is_known:
             entry.options.images = {}
             self._found(entry, images)
@@ -412,11 +415,16 @@ class JobManager:
         lines, image = entry.lines, images[""]
         if isinstance(image, JobImage) and lines.size_bytes not in (None, image.size_bytes):
             image = f"{lines.image} has {image.size_bytes} bytes, not {lines.size_bytes}: correct the size"
-        if isinstance(image, str):
-            self._jobs.refuse(entry, image, RETRY_S)
+        further = further_images(lines, images)
+        if isinstance(image, str) or isinstance(further, str):
+            self._jobs.refuse(entry, str(image if isinstance(image, str) else further), RETRY_S)
             return
         entry.options.images = images
         entry.image, entry.words = image, ""
+        entry.further = tuple(
+            JobEntry(job=entry.job, since_s=entry.since_s, number=number, image=each)
+            for number, each in enumerate(further, 1)
+        )
         self._sizes.found(entry)
         if entry.is_scheduled:
             self._sizes.in_turn(entry)
@@ -463,7 +471,9 @@ class JobManager:
             return False
         if self._placer.choose(entry):
             names = ", ".join(self.names(set(entry.copies))[:8])
-            self._jobs.note(entry, "planned", f"its image {entry.image.uri} is to be on {names}")
+            what = ", ".join(each.image.uri for each in entry.parts if each.image is not None)
+            what = f"its images {what} are" if entry.further else f"its image {what} is"
+            self._jobs.note(entry, "planned", f"{what} to be on {names}")
             return True
         if entry.bad:
             # Wherever it was tried it has failed, and there is nowhere else: no node may be to blame.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import and_
 
+from outrider.core.besteffort.jobs.further import hold_further
 from outrider.core.besteffort.jobs.placement import (
     JobPlacement,
     NoPlacement,
@@ -203,12 +206,7 @@ class JobPlacer:
         """When a job could start on some of the nodes to which its image was brought for it."""
         now_s = self._site.now_s
         ends = self._best_effort.lane.ends(self._best_effort.slots(), now_s)
-        there_s = {
-            node: now_s
-            if node in entry.ready or life.transfer is None
-            else max(now_s, ends.get(life.transfer, life.ready_s))
-            for node, life in entry.copies.items()
-        }
+        there_s = {node: entry.there_s(node, ends, now_s) for node in entry.copies}
         found = earliest_together(
             self.forecast,
             need=wish.need,
@@ -284,39 +282,45 @@ class JobPlacer:
         if until_s <= entry.until_s:
             return []
         until_s += RENEW_S
-        full = [
-            node
-            for node, life in entry.copies.items()
-            if not can_keep(site.book, node, life, until_s, site.now_s)
-        ]
-        entry.until_s = until_s
-        for node, life in entry.copies.items():
-            if node not in full:
-                site.book.pools.set_user(node, life, entry.owner, until_s)
-                keep_copy(site.book, entry.owner, node, until_s)
-                self._best_effort.place(entry, node, life)
-        return full
+        full: dict[int, None] = {}
+        for each in entry.parts:
+            each.until_s = until_s
+            for node, life in each.copies.items():
+                # One after the other: what one is kept for is not there for the next.
+                if node in full or not can_keep(site.book, node, life, until_s, site.now_s):
+                    full[node] = None
+                    continue
+                site.book.pools.set_user(node, life, each.owner, until_s)
+                keep_copy(site.book, each.owner, node, until_s)
+                self._best_effort.place(each, node, life)
+        return list(full)
 
     def start(self, entry: JobEntry, job: RmsJob) -> None:
         """A job runs: what it has is kept by its instances from now on, and counted until its limit."""
         site = self._site
         limit_s = UNLIMITED_S if job.limit_s is None else job.limit_s
         start_s = site.now_s if job.start_s is None else job.start_s
-        entry.until_s = max(start_s + limit_s, site.now_s) + site.settings.grace_s
+        until_s = max(start_s + limit_s, site.now_s) + site.settings.grace_s
         names = site.book.timeline.nodes
-        for node, life in list(entry.copies.items()):
-            if names[node].name not in job.nodes:
-                self.drop(entry, node)
-                continue
-            drop_copy(site.book, entry.owner, node)
-            self._best_effort.part(entry, node, is_stopped=False, after_s=CLAIM_S)
-            if entry.owner in life.users:
-                site.book.pools.set_user(node, life, entry.owner, entry.until_s)
+        for node in [node for node in entry.copies if names[node].name not in job.nodes]:
+            self.drop(entry, node)
+        for each in entry.parts:
+            each.until_s = until_s
+            for node, life in each.copies.items():
+                drop_copy(site.book, each.owner, node)
+                self._best_effort.part(each, node, is_stopped=False, after_s=CLAIM_S)
+                if each.owner in life.users:
+                    site.book.pools.set_user(node, life, each.owner, until_s)
 
     def drop(self, entry: JobEntry, node: int) -> None:
-        """A job does not count on a copy any more."""
+        """A job does not count on a node any more: on none of its images there."""
+        for each in entry.parts:
+            if node in each.copies:
+                self._drop_one(each, node)
+
+    def _drop_one(self, entry: JobEntry, node: int) -> None:
         life = entry.copies.pop(node)
-        entry.ready.discard(node)
+        entry.here.discard(node)
         cargo = self._best_effort.lane.find(life.transfer)
         is_unwanted = let_go(
             self._site.book, self._best_effort.lane, entry.owner, node, life, self._site.now_s
@@ -348,6 +352,24 @@ class JobPlacer:
         entry.copies |= held
         for node, life in held.items():
             self._best_effort.join(entry, node, life)
+        for each in entry.further:
+            assert each.image is not None
+            lacking = [node for node in way.nodes if node not in each.copies]
+            lane, image = self._best_effort.lane, each.image.image
+            held = hold_further(
+                site.book,
+                lane,
+                image,
+                each.owner,
+                lacking,
+                ready_s=way.ready_s,
+                until_s=way.until_s,
+                now_s=site.now_s,
+            )
+            each.until_s = entry.until_s
+            each.copies |= held
+            for node, life in held.items():
+                self._best_effort.join(each, node, life)
 
     def _stand_on(self, wish: PlacementRequest, nodes: Sequence[int], start_s: int) -> None:
         assert self._busy is not None
@@ -359,14 +381,15 @@ class JobPlacer:
         site = self._site
         if self._busy is None:
             return NoPlacement(message="the batch system has not been seen yet")
-        pools = site.book.pools
+        pools, images = site.book.pools, (wish.image, *wish.further)
+        holders = reduce(and_, (pools.mask_with(each.key) for each in images))
         full = mask_of(
             self._best_effort.claims.full(
-                wish.user, wish.image.key, wish.image.size_bytes, pools.pools, site.now_s
+                wish.user, {each.key: each.size_bytes for each in images}, pools.pools, site.now_s
             ),
             len(pools.pools),
         )
-        eligible = wish.eligible & ~(full & ~pools.mask_with(wish.image.key))
+        eligible = wish.eligible & ~(full & ~holders)
         if (eligible & site.book.available).bit_count() < wish.nodes_wanted and eligible != wish.eligible:
             self._best_effort.claims.refuse(wish.user)
             return NoPlacement(message=self._bound(wish))
@@ -395,8 +418,8 @@ class JobPlacer:
         """When a job could start on each of the nodes that it was led to and that can be used, in order."""
         available = self._site.book.available
         return sorted(
-            (self._free_s(wish, node, life.ready_s), node)
-            for node, life in entry.copies.items()
+            (self._free_s(wish, node, max(each.copies[node].ready_s for each in entry.parts)), node)
+            for node in entry.copies
             if available >> node & 1
         )
 
@@ -457,4 +480,5 @@ class JobPlacer:
             eligible=eligible,
             user=job.uid,
             copying=self._mask(self._best_effort.copiers(image.format)),
+            further=tuple(each.image.image for each in entry.further if each.image is not None),
         )

@@ -13,6 +13,7 @@ from outrider.service.desk.jobs.notes import JobNotes, note_of, start_of
 from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.orders import JobOrders
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
+from outrider.service.desk.nodes.owners import key_of
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log, Meter
 
@@ -98,7 +99,11 @@ class JobRelease:
 
     def _are_others_asked(self, entry: JobEntry, usable: set[int]) -> bool:
         """Whether other nodes that have its image are about to say so."""
-        others = {node for node, life in entry.copies.items() if life.transfer is None}
+        others = {
+            node
+            for node in entry.copies
+            if all(node in each.copies and each.copies[node].transfer is None for each in entry.parts)
+        }
         if self._jobs.usable(others) <= usable:
             entry.enough_s = None
             return False
@@ -129,7 +134,7 @@ class JobRelease:
         ticket = None
         if entry.image is not None:
             ticket = TicketFields(
-                job="-" if entry.is_array else entry.key,
+                job=key_of("-" if entry.is_array else entry.key, len(entry.further)),
                 uid=entry.job.uid,
                 digest=entry.image.digest,
                 expires_s=self._site.now_s + TICKET_S,
@@ -159,12 +164,7 @@ class JobRelease:
         if entry.stage is not Stage.STAGING:
             return
         now_s = self._site.now_s
-        instants = sorted(
-            now_s
-            if node in entry.ready or life.transfer is None
-            else max(now_s, ends.get(life.transfer, life.ready_s))
-            for node, life in entry.copies.items()
-        )
+        instants = sorted(entry.there_s(node, ends, now_s) for node in entry.copies)
         if len(instants) >= entry.job.nodes_wanted:
             entry.ready_s = instants[entry.job.nodes_wanted - 1]
 

@@ -151,8 +151,9 @@ class BestEffortTransfers:
                 until_s=entry.until_s,
                 transfer=number,
                 rate_bytes_per_s=None if cargo is None else self._rate(cargo),
-                # Before it is released: where it starts, and when, is up to the batch system then.
-                copy_from_s=0,
+                # Before it is released: where it starts, and when, is up to the batch system then. Further
+                # images are read from the pool.
+                copy_from_s=None if entry.number else 0,
                 upstream=() if cargo is None else tuple(map(self._name, before_in_chain(cargo.nodes, node))),
             ),
             self._site.now_s,
@@ -284,7 +285,10 @@ class BestEffortTransfers:
 
     def users(self, cargo: BestEffortTransfer) -> list[str]:
         """The jobs that wait for a transfer."""
-        return sorted({key for node in cargo.nodes for key in self._users.get((cargo.number, node), {})})
+        entries = [
+            each for node in cargo.nodes for each in self._users.get((cargo.number, node), {}).values()
+        ]
+        return sorted({each.job.key for each in entries})
 
     def _ended(self, cargo: BestEffortTransfer) -> None:
         self._rates.pop(cargo.number, None)

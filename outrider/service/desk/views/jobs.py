@@ -23,6 +23,7 @@ from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.jobs.manager import JobManager
 from outrider.service.desk.jobs.notes import standing_of
 from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.state.permissions import may_see
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.views.decisions import decision_lines
@@ -34,6 +35,8 @@ MOST_DECISIONS = 100
 OVER = "over"
 """The state of a job of which nothing but decisions is known any more."""
 SUSPENDED = "suspended"
+STATES = ("ready", "arriving", "unknown", "waiting", "failed")
+"""Of an image on a node, the best first."""
 EXPECTED = (Stage.STAGING, Stage.STAGED, Stage.RUNNING)
 
 
@@ -164,30 +167,36 @@ class JobViews:
         return f"{standing}: {entry.words}" if entry.is_unmade else standing
 
     def _staging(self, entry: JobEntry, *, is_shown: bool) -> tuple[NodeStaging, ...]:
-        found = []
-        names = self._site.book.timeline.nodes
-        for node, life in sorted(entry.copies.items()):
-            name = names[node].name
-            status = self._node_orders.statuses.get(name)
-            need = None if status is None else status.needs.get(entry.owner)
-            state = "waiting"
-            if node in entry.ready:
-                state = "ready"
-            elif need is not None:
-                state = "failed" if need.failures else "arriving" if need.transfer else "unknown"
-            found.append(
-                NodeStaging(
-                    node=name,
-                    state=state,
-                    arrived_bytes=0 if need is None else need.arrived_bytes,
-                    size_bytes=life.image.size_bytes,
-                    rate_bytes_per_s=0 if need is None else need.rate,
-                    source=need.source if need is not None and is_shown else "",
-                    ready_s=ready_of(need, life),
-                    words=need.words if need is not None and is_shown else "",
-                )
-            )
-        return tuple(found)
+        return tuple(self._staged_on(entry, node, is_shown=is_shown) for node in sorted(entry.copies))
+
+    def _staged_on(self, entry: JobEntry, node: int, *, is_shown: bool) -> NodeStaging:
+        """All of its images together, and the word for the one that is furthest behind."""
+        name = self._site.book.timeline.nodes[node].name
+        status = self._node_orders.statuses.get(name)
+        parts = [each for each in entry.parts if node in each.copies]
+        needs = [None if status is None else status.needs.get(each.owner) for each in parts]
+        known = [need for need in needs if need is not None]
+        states = [_state(each, node, need) for each, need in zip(parts, needs, strict=True)]
+        ready = [ready_of(need, each.copies[node]) for each, need in zip(parts, needs, strict=True)]
+        return NodeStaging(
+            node=name,
+            state=max(states, key=STATES.index),
+            arrived_bytes=sum(need.arrived_bytes for need in known),
+            size_bytes=sum(each.copies[node].image.size_bytes for each in parts),
+            rate_bytes_per_s=sum(need.rate for need in known),
+            source=next((need.source for need in known if need.source), "") if is_shown else "",
+            ready_s=None if None in ready else max(at_s for at_s in ready if at_s is not None),
+            words=next((need.words for need in known if need.words), "") if is_shown else "",
+        )
+
+
+def _state(entry: JobEntry, node: int, need: Need | None) -> str:
+    """How far one image is on a node."""
+    if node in entry.here:
+        return "ready"
+    if need is None:
+        return "waiting"
+    return "failed" if need.failures else "arriving" if need.transfer else "unknown"
 
 
 def _image(entry: JobEntry, *, is_shown: bool) -> ImageView | None:

@@ -22,9 +22,10 @@ def shares_of(site: Site, best_effort: BestEffortTransfers, jobs: Iterable[JobEn
         if entry.stage not in WAITING:
             continue
         waiting[entry.job.uid] += 1
-        if entry.image is not None and entry.via:
-            copies = sum(node not in entry.ready for node in entry.via)
-            coming[entry.job.uid] += copies * entry.image.size_bytes
+        for each in entry.parts:
+            if each.image is not None and each.via:
+                copies = sum(node not in each.here for node in each.via)
+                coming[entry.job.uid] += copies * each.image.size_bytes
     found = [*site.holding.shares(), *best_effort.shares()]
     for thing, unit, counted in (
         ("jobs that wait for images", JOBS, waiting),

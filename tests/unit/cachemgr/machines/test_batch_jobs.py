@@ -171,7 +171,7 @@ def test_job_that_has_ended_and_is_started_once_more_ends_as_it_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[str] = []
-    monkeypatch.setattr(program, "base_image", lambda disk, path: begun.append(path))
+    monkeypatch.setattr(program, "job_images", lambda *given: begun.append(given[2]))
     monkeypatch.setattr(program, "MACHINES", str(tmp_path / "machines"))
     (tmp_path / "machines").mkdir()
     mark = SavedMark(str(tmp_path), "17")

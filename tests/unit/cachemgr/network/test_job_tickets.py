@@ -74,13 +74,24 @@ def test_no_letter_of_a_ticket_can_be_changed(place: int, letter: str) -> None:
         checked_ticket([KEY], forged, job="17", uid=1000, now_s=NOW_S)
 
 
+@pytest.mark.parametrize("job", ["17", ANY_JOB])
+def test_ticket_says_how_many_images_there_are_beside_its_own(job: str) -> None:
+    whole = dataclasses.replace(GOOD, job=job, further=2)
+    text = make_job_ticket(KEY, whole)
+
+    assert text.startswith(f"1.{job}+2.1000.")
+    assert checked_ticket([KEY], text, job="17", uid=1000, now_s=NOW_S) == whole
+
+
 @pytest.mark.parametrize("text", ["", "1", "1.....", "x" * 5000, "2" + make_job_ticket(KEY, GOOD)[1:]])
 def test_what_is_no_ticket_is_refused(text: str) -> None:
     with pytest.raises(NotAllowed, match="cannot be read"):
         checked_ticket([KEY], text, job="17", uid=1000, now_s=NOW_S)
 
 
-@pytest.mark.parametrize("wrong", [{"job": "1.7"}, {"job": ""}, {"digest": "a"}, {"uid": -1}, {"job": "a b"}])
+@pytest.mark.parametrize(
+    "wrong", [{"job": "1.7"}, {"job": ""}, {"digest": "a"}, {"uid": -1}, {"job": "a b"}, {"further": 9}]
+)
 def test_ticket_that_nobody_could_read_is_not_made(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadRequest, match="no ticket can be made"):
         make_job_ticket(KEY, dataclasses.replace(GOOD, **wrong))

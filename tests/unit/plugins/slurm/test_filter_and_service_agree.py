@@ -52,12 +52,14 @@ RIGHT = {
         "nodes=1 time=3 image=b digest=sha256:" + "0a" * 32,
     ],
     "value": ["0", "12.5", "999999999", "0.001"],
+    "data": ["http://h/genes.raw", "maps name=m2", "a name=b\tdigest=sha256:" + "0a" * 32],
     "role": [
         "head",
         "worker count=3 cpus=2 memory=512MiB",
         "w-1\tuser-data=conf/w.yaml count=1024",
         "store hosts=s[1-3,07],t memory=32MB cpus=255",
         "x hosts=a,b[01-12]c,d",
+        "store image=http://h/store.raw digest=sha256:" + "0a" * 32,
     ],
 }
 LETTERS = [
@@ -92,7 +94,7 @@ BESIDE = {
     "run": "",
     "option": "",
     "value": "",
-    **dict.fromkeys(("boot", "scratch", "disk-rate", "network-rate", "lease", "role"), "run: vm\n"),
+    **dict.fromkeys(("boot", "scratch", "disk-rate", "network-rate", "lease", "role", "data"), "run: vm\n"),
     "checkpoint": "preemptible: requeue\n",
     "grace": "preemptible: requeue\ncheckpoint: USR1\n",
 }

@@ -121,7 +121,7 @@ ROLES = """  roles:
     - name: head  # runs the script
       hosts: head
       cpus: 2
-    - {name: worker, hosts: "w[1-3]", memory: 2GiB}
+    - {name: worker, hosts: "w[1-3]", memory: 2GiB, image: {uri: "http://h/w.raw"}}
 """
 FIRST, LAST = HEAD.partition("deployment:")[0], "deployment: {nodes: 4, duration: 1h}\n"
 
@@ -131,6 +131,7 @@ def test_roles_of_a_file_are_those_of_its_jobs_machines() -> None:
 
     assert (head.hosts, head.cpus, head.memory_mib) == (("head",), 2, 0)
     assert (worker.hosts, worker.memory_mib) == (("w1", "w2", "w3"), 2048)
+    assert (head.image, worker.image) == ("", "http://h/w.raw")
     assert "role says nothing without run: vm" in run(FIRST + ROLES + LAST)
 
 
@@ -139,7 +140,8 @@ def test_roles_of_a_file_are_those_of_its_jobs_machines() -> None:
     [
         ("addresses: 10.0.0.1", "ws.yaml:6: role 1: addresses: machines of a job have 10.211.0.1 and on"),
         ("gpus: 1", "role 1: gpus: machines have none"),
-        ("image: {uri: a}", "role 1: image: all machines of a job have the workspace's"),
+        ("image: {uri: a, format: raw}", "role 1: image: format: a role says uri and digest"),
+        ("image: a", "role 1: image: write image: {uri: ADDRESS}"),
         ("user_data: |\n        #!/bin/sh\n        - x", "role 1: user_data: name a file"),
         ("files:\n        - path: /etc/x\n          content: y", "role 1: files: machines of a job have the"),
         ("colour: red", 'role 1: "colour" is not known in a role'),
@@ -162,15 +164,33 @@ io.write(outrider_cli_pre_submit(options), " ", options.comment or "", table.con
 """
 
 
-def test_job_with_a_workspace_file_runs_in_machines_if_its_script_says_so(tmp_path: Path) -> None:
-    (tmp_path / "client.lua").write_text(CLIENT)
-    (tmp_path / "ws.yaml").write_text(FIRST + ROLES + LAST)
-    (tmp_path / "job.sh").write_text("#!/bin/sh\n#OUTRIDER image: a\n#OUTRIDER run: vm\nls\n")
-    argv = [*interpreter("lua5.4"), str(tmp_path / "client.lua"), str(PLUGINS)]
-    argv += [str(tmp_path / "ws.yaml"), str(tmp_path / "job.sh")]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=True).stdout
+def client(folder: Path, file: str, script: str) -> str:
+    (folder / "client.lua").write_text(CLIENT)
+    (folder / "ws.yaml").write_text(file)
+    (folder / "job.sh").write_text(f"#!/bin/sh\n{script}ls\n")
+    argv = [*interpreter("lua5.4"), str(folder / "client.lua"), str(PLUGINS)]
+    argv += [str(folder / "ws.yaml"), str(folder / "job.sh")]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=240, check=True).stdout
 
+
+def test_job_with_a_workspace_file_runs_in_machines_if_its_script_says_so(tmp_path: Path) -> None:
+    done = client(tmp_path, FIRST + ROLES + LAST, "#OUTRIDER image: a\n#OUTRIDER run: vm\n")
+
+    # What the script says slurmctld reads there.
     assert done == (
-        "0 outrider:image=https://images.example.org/web.qcow2;name=web;run=vm;role=head hosts=head cpus=2;"
-        "role=worker hosts=w[1-3] memory=2048MiB"
+        "0 outrider:image=https://images.example.org/web.qcow2;name=web;role=head hosts=head cpus=2;"
+        "role=worker hosts=w[1-3] memory=2048MiB image=http://h/w.raw"
     )
+
+
+def test_roles_of_a_file_and_others_of_its_script_are_refused_by_their_line(tmp_path: Path) -> None:
+    done = client(tmp_path, FIRST + ROLES + LAST, "#OUTRIDER run: vm\n#OUTRIDER role: x\n")
+
+    assert done.startswith("-1 ")
+    assert f"line 3: role: stands in {tmp_path}/ws.yaml, too: keep one of them" in done
+
+
+def test_data_of_a_file_is_refused_by_its_line(tmp_path: Path) -> None:
+    done = client(tmp_path, FIRST + "  data: [http://h/d.raw]\n" + LAST, "#OUTRIDER run: vm\n")
+
+    assert "ws.yaml:5: data: is not read of a file" in done

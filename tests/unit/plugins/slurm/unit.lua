@@ -160,6 +160,40 @@ claim("several tasks on a node are refused", refused({ script = ROLES, min_mem_p
 claim("a role without memory needs the job's", refused({ script = ROLES }, "--mem"))
 claim("roles of several machines have a network", (submit({ script = ROLES:gsub("ls\n", "#OUTRIDER network-rate: 1MB\nls\n"),
   min_mem_per_node = 512 })) == 0)
+
+-- Images beside the first one: data, and those of roles.
+local WIDE = HEAD .. IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER data: http://h/genes.raw name=genes\n#OUTRIDER role: head\n"
+  .. "#OUTRIDER data: maps digest=" .. DIGEST .. "\n#OUTRIDER role: w count=2 image=http://h/w.raw\n"
+  .. "#OUTRIDER role: x image=http://h/w.raw\nls\n"
+answer, made = submit({ script = WIDE, min_mem_per_node = 512 })
+claim("machines have the names of their data, and the numbers of their images", answer == 0 and made.script ==
+  "#!/usr/lib/outrider/machine run=vm,memory=512,data=2,roles=3\n#!data genes\n#!data data2\n"
+  .. "#!role head hosts=head memory=512\n#!role w hosts=w1,w2 memory=512 image=3\n#!role x hosts=x memory=512 image=3\n" .. WIDE)
+claim("the service is told of the data", metadata_of(made):find("data: http://h/genes.raw name=genes\\ndata: maps digest=", 1, true) ~= nil)
+for text, words in pairs({
+  ["data: http://h/a b"] = 'data: "b" is not known',
+  ["data: name=x"] = "begin with the image's address",
+  ["data: ../x"] = "does not begin with a letter",
+  ["data: a name=Root"] = "is no name",
+  ["data: a name=root"] = "none of job, work, seed, root, scratch",
+  ["data: a name=x name=y"] = "name stands twice",
+  ["data: a digest=sha256:1"] = "is not a digest",
+  ["data: a\n#OUTRIDER data: b name=data1"] = "two images are called data1",
+  [("data: a\n#OUTRIDER "):rep(6) .. "data: a"] = "at most 6 are read",
+  [("data: a\n#OUTRIDER "):rep(5) .. "data: a\n#OUTRIDER role: x image=1\n#OUTRIDER role: y image=2\n#OUTRIDER role: z image=3"]
+    = "there are 9 data images and images of roles: at most 8",
+  ["role: x image=a@:/../b"] = "image: ",
+  ["role: x digest=" .. DIGEST] = "digest says nothing without image",
+}) do
+  claim("an image is refused: " .. words, refused({ script = HEAD .. IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER "
+    .. text .. "\nls\n", min_mem_per_node = 512 }, words))
+end
+claim("data is a machine's", refused({ script = HEAD .. IMAGE .. "#OUTRIDER data: a\n" }, "data says nothing without run: vm"))
+local ONE = HEAD .. IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER data: a\nls\n"
+claim("data does not come to a reservation", refused({ script = ONE, min_mem_per_node = 512, reservation = "render-17" }, "leave out --reservation"))
+claim("an array has one image", refused({ script = ONE, min_mem_per_node = 512, array_inx = "1-3" }, "leave out --array"))
+claim("nor does a role's image", refused({ script = HEAD .. IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER role: x image=a\nls\n",
+  min_mem_per_node = 512, reservation = "render-17" }, "role: image: data images"))
 for text, words in pairs({
   ["head\n#OUTRIDER role: head"] = "role head stands twice",
   ["w count=2\n#OUTRIDER role: x hosts=w2"] = "host w2 is in two roles",
@@ -209,6 +243,30 @@ claim("a comment counts more than a script", metadata_of(made) == "image: b.qcow
 local spank = { [0] = "_SLURM_SPANK_OPTION_x_y=z", [1] = "_SLURM_SPANK_OPTION_outrider_workspace=c.qcow2" }
 answer, made = submit({ script = HEAD .. IMAGE, comment = "outrider:b.qcow2", spank_job_env = spank })
 claim("an option counts more than a comment", metadata_of(made) == "image: c.qcow2")
+claim("what does not count is said", table.concat(said, "\n"):find("the comment: image does not count, since --workspace names the image", 1, true)
+  and table.concat(said, "\n"):find("line 2: image does not count, since --workspace names the image", 1, true))
+
+-- What an option or a comment does not say stays as the script says it; what both say is told, or refused.
+local BESIDE = HEAD .. IMAGE .. "#OUTRIDER digest: " .. DIGEST .. "\n#OUTRIDER run: vm\n#OUTRIDER scratch: 1GiB\n"
+answer, made = submit({ script = BESIDE, spank_job_env = spank, min_mem_per_node = 512 })
+claim("an option for the image leaves the script its machine",
+  metadata_of(made) == "image: c.qcow2\\nrun: vm\\nscratch: 1GiB" and made.script:find("#!/usr/lib/outrider/machine", 1, true) == 1)
+claim("another image's digest does not count, and that is said",
+  table.concat(said, "\n"):find("line 3: digest does not count, since --workspace names the image", 1, true))
+answer, made = submit({ script = BESIDE, comment = "outrider:scratch=2GiB", min_mem_per_node = 512 })
+claim("a key of a comment counts beside the script's image", metadata_of(made) == "image: http://h/a.qcow2\\ndigest: "
+  .. DIGEST .. "\\nrun: vm\\nscratch: 2GiB")
+claim("a key that counts for nothing is told", table.concat(said, "\n"):find("line 5: scratch does not count, since the comment names another", 1, true))
+answer, made = submit({ script = HEAD .. IMAGE, comment = "outrider:image=http://h/a.qcow2" })
+claim("what says the same is not told", not table.concat(said, "\n"):find("does not count", 1, true))
+claim("a fault of the script is one beside an option, too",
+  refused({ script = HEAD .. "#OUTRIDER sise: 3\n", spank_job_env = spank }, '"sise": there is no such key'))
+claim("so is a line that says nothing", refused({ script = HEAD .. "#OUTRIDER nonsense\n", spank_job_env = spank }, "says nothing"))
+claim("two lists of one key are refused by their line", refused({ script = HEAD .. IMAGE .. "#OUTRIDER option: nodes=2 time=60\n",
+  comment = "outrider:option=nodes=4 time=30" }, "line 3: option: stands in the comment, too: keep one of them"))
+answer, made = submit({ script = HEAD .. IMAGE .. "#OUTRIDER option: nodes=2 time=60\n", comment = "outrider:option=nodes=2 time=60",
+  environment = {} })
+claim("the same list twice is one", metadata_of(made) == "image: http://h/a.qcow2\\noption: nodes=2 time=60")
 local file = { [0] = "_SLURM_SPANK_OPTION_outrider_workspace=web.yaml" }
 answer, made = submit({ comment = "outrider:image=w.qcow2", spank_job_env = file })
 claim("of a file counts what was read from it", metadata_of(made) == "image: w.qcow2")

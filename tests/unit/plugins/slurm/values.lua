@@ -8,7 +8,7 @@ for line in io.lines() do
   if key ~= "image" then metadata.add(statement, "test", "image", "a") end
   if key == "checkpoint" or key == "grace" then metadata.add(statement, "test", "preemptible", "requeue") end
   local is_machines = { preemptible = true, boot = true, scratch = true, lease = true, ["disk-rate"] = true,
-    ["network-rate"] = true, role = true }
+    ["network-rate"] = true, role = true, data = true }
   if is_machines[key] then metadata.add(statement, "test", "run", "vm") end
   if key == "grace" then metadata.add(statement, "test", "checkpoint", "USR1") end
   metadata.add(statement, "test", key, value)

@@ -45,7 +45,8 @@ class JobQueues:
         return [self.entries[key] for key in keys if key in self.entries]
 
     def touch(self, entry: JobEntry) -> None:
-        self.touched.add(entry.key, entry.job.uid)
+        """Something has changed of a job, or of one of its images."""
+        self.touched.add(entry.job.key, entry.job.uid)
 
     def forget(self, entry: JobEntry) -> None:
         self._placer.forget(entry)
