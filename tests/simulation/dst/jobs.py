@@ -188,11 +188,11 @@ class Jobs:
                 self._clock.after(random.randrange(200_000), lambda: self._meddle(key))
 
     def _other(self, number: int) -> int | None:
-        """An image that a job needs beside its own, in every third of those whose pools have room for both."""
-        images = self._knobs.images
-        chosen, is_wanted = self._further.randrange(len(images)), self._further.random() < 0.3
-        has_room = images[number] + images[chosen] <= self._knobs.pool_bytes
-        return chosen if is_wanted and has_room else None
+        """An image that a job needs beside its own: every third, where pools have room for both."""
+        knobs, random = self._knobs, self._further
+        chosen, is_wanted = random.randrange(len(knobs.images)), random.random() < 0.3
+        both_bytes = sum(image_of(knobs, each).size_bytes for each in (number, chosen))
+        return chosen if is_wanted and both_bytes <= knobs.pool_bytes else None
 
     def prolog(self, job: RmsJob, node: str) -> NotReady | None:
         """Look whether a job has its image where it starts."""
