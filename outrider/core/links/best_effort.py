@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from outrider.core.links.expected_turns import ExpectedTurns, Slots, Turn, when_sent
+from outrider.core.links.expected_turns import ExpectedTurn, ExpectedTurns, Slots, when_sent
 from outrider.core.links.fair_shares import NOBODY, FairShares
 from outrider.core.links.network import Network
 from outrider.core.links.ways import BestEffortWay, BestEffortWays, Hop
@@ -286,7 +286,7 @@ class BestEffortLink:
         begun = [(place, each) for place, each in enumerate(queue) if each.begun_s is not None]
         others = [(place, each) for place, each in enumerate(queue) if each.begun_s is None]
         ahead: dict[int, int] = {}
-        turns: list[Turn] = []
+        turns: list[ExpectedTurn] = []
         for place, each in begun + others:
             user, rate = self._user(each), self.rate(each)
             had = ahead.get(user, self._turns.had(user))
@@ -297,7 +297,7 @@ class BestEffortLink:
             for number, part_bytes in enumerate(self._parts(each.left_bytes, rate)):
                 is_now = is_running and not number
                 size = self._of_whole(part_bytes, rate)
-                turns.append(Turn(-1 if is_now else had, place, size, each.number, hops))
+                turns.append(ExpectedTurn(-1 if is_now else had, place, size, each.number, hops))
                 had += part_bytes
             ahead[user] = had
         self._expected = ExpectedTurns(turns, ahead)

@@ -22,7 +22,7 @@ Slots = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ExpectedTurn:
     """A transfer's turn: its place among all turns is what its user has had before it, and then when it
     was asked for."""
 
@@ -48,7 +48,7 @@ class _Lane:
 class ExpectedTurns:
     """Turns in the order in which they are expected, and when each is over."""
 
-    def __init__(self, turns: Iterable[Turn], ahead: dict[int, int]) -> None:
+    def __init__(self, turns: Iterable[ExpectedTurn], ahead: dict[int, int]) -> None:
         """`ahead`: by user, what has been had and is still to come."""
         self.ahead = ahead
         self.ends: dict[int, int] = {}
@@ -67,7 +67,7 @@ class ExpectedTurns:
         index = bisect_left(self._orders, order)
         return max((min(self._free(lane, index) for lane in hop) for hop in hops), default=0)
 
-    def _enter(self, index: int, turn: Turn) -> None:
+    def _enter(self, index: int, turn: ExpectedTurn) -> None:
         chosen = [min(hop, key=lambda lane: self._free(lane, index)) for hop in turn.hops]
         begin = max([self.ends.get(turn.number, 0), *(self._free(lane, index) for lane in chosen)])
         self.ends[turn.number] = end = begin + turn.size
