@@ -14,10 +14,9 @@ from outrider.rms.base import JobState, Refused, RmsError, RmsNode
 from outrider.rms.twin import Twin, TwinRules
 from outrider.service.answers import Trouble
 from outrider.service.answers.switch import SwitchView
-from outrider.service.daemon.threads.planning import planned
 from outrider.service.desk.batch.job_effects import is_move, moved_by
 from outrider.service.desk.switch.decision import SwitchDecision, read_switch, write_switch
-from outrider.service.ports import Call, Carry, NodeImage, PlanMoves
+from outrider.service.ports import Call, Carry, NodeImage
 from outrider.service.requests import DecideSwitch, Request, ShowSwitch, SuspendJob
 from outrider.store.errors import Damaged
 from tests.unit.service.desk.jobs.yielding_site import MACHINE, SETTINGS, SETTLED_S, happened
@@ -47,8 +46,6 @@ class Halls(Sandbox):
         self._carry_out = self._carried  # type: ignore[method-assign]
 
     def _carried(self, call: Call) -> object:
-        if isinstance(call, PlanMoves):
-            return planned(call)
         if not isinstance(call, Carry) or not is_move(call.effect):
             return self._others(call)
         fields = moved_by(call.effect)
