@@ -28,7 +28,7 @@ from cachemgr.machines.keeper import PROGRAM
 from outrider.sim.switch.turns import TurnsJob, TurnsPace, TurnsRun, run_turns
 from testbed.site import OutriderSite, ServedImage, site_cluster
 from testbed.slurm import HEAD, missing
-from tests.daemons.slurm.service.conftest import JOBS, LINES, LINK_BYTES_PER_S, RATE_BITS_PER_S, TIMINGS
+from tests.daemons.slurm.service.conftest import JOBS, LINES, TIMINGS
 from tests.daemons.slurm.service.in_machines import COUNTING, MB, said, submit, with_kernels
 from tests.daemons.slurm.service.jobs import ended, seen
 
@@ -37,6 +37,8 @@ NODES, CPUS, MEMORY_MIB = 4, 2, 4000
 NEED_MIB = 352
 """Of a machine: its guest's memory, and what QEMU takes beside it."""
 EVERY_S = 5
+RATE_BITS_PER_S, LINK_BYTES_PER_S = 1_000_000_000, 500_000_000
+"""Of hosts, and as the site has it: machines are carried with a tenth of that."""
 BOUND = 0.15
 LONG_S = 3600
 WORK = "echo began\nsleep {work_s}\necho over\n"

@@ -25,7 +25,6 @@ from outrider.core.switch.planner import NoSwitch, plan_switch
 
 CALM_LOOKS, CALM_FACTOR = 2, 10
 """As the service: so many looks have to agree, and so many intervals it rests after a switch."""
-MOST_S = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,9 +103,9 @@ def run_turns(
     site = _Site(nodes, machines)
     switcher = _Switcher(site, pace) if consolidates else None
     now_s = busy_s = 0
+    if not all(any(fits(each.demand, capacity) for capacity in nodes) for each in machines):
+        raise ValueError("a machine needs more than any node has")
     while not all(each.is_over for each in machines):
-        if now_s > MOST_S:
-            raise ValueError("a machine needs more than any node has")
         site.count()
         _start(site, pace)
         if switcher is not None:

@@ -130,20 +130,16 @@ def swap(site: OutriderSite, pair: Pair) -> tuple[str, str]:
 
 
 def counts_on(site: OutriderSite, job: str) -> int:
-    """How far it has counted, without a gap or a repeat and as its disk has it."""
-    words = said(site, job).split()
-    numbers = words[1:]
-    assert words[:1] == ["began"], said(site, job)
-    assert numbers == [str(number) for number in range(1, len(numbers) + 1)], said(site, job)
-    return len(numbers)
+    """How far it has counted, without a gap or a repeat and as its disk has it. When it starts again its
+    output is empty for a moment, until its machine goes on."""
+    words = said(site, job).rpartition("\n")[0].split()
+    assert words == (words and ["began", *map(str, range(1, len(words)))]), said(site, job)
+    return max(0, len(words) - 1)
 
 
-def wait_until_counted(site: OutriderSite, job: str, more: int) -> None:
-    """Until it has counted further than now."""
-    before = counts_on(site, job)
-    site.cluster.wait_for(
-        f"job {job} to count", lambda: counts_on(site, job) >= before + more, BOOT_S, site.logs
-    )
+def wait_until_counted(site: OutriderSite, job: str, beyond: int) -> None:
+    """Until it has counted further than that."""
+    site.cluster.wait_for(f"job {job} to count", lambda: counts_on(site, job) > beyond, BOOT_S, site.logs)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Switches of a whole site on a real Slurm with real guests: drains, swaps, and who is killed meanwhile."""
+"""Switches of a whole site on a real Slurm with real guests: drains, swaps, and kills in each stage."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.daemons.slurm.service.switched import (
     Strike,
     cancel,
     counting,
+    counts_on,
     full_pair,
     running_on,
     struck,
@@ -40,6 +41,7 @@ def test_drained_node_is_left_by_its_machines(machines: OutriderSite) -> None:
     node = seen(site, jobs[0]).nodes
     left = [job for job in jobs if seen(site, job).nodes == node]
 
+    counted = {job: counts_on(site, job) for job in jobs}
     refused = site.outrider("nodes", "drain", node, "--live", user="root", check=False)
     site.cluster.run(HEAD, ["scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=test"])
     try:
@@ -47,7 +49,7 @@ def test_drained_node_is_left_by_its_machines(machines: OutriderSite) -> None:
         found = switched(site, jobs)
         on_node = [kept_on(site, node), *(running_on(site, job) for job in jobs)]
         for job in jobs:
-            wait_until_counted(site, job, 3)
+            wait_until_counted(site, job, counted[job])
     finally:
         site.cluster.run(HEAD, ["scontrol", "update", f"NodeName={node}", "State=RESUME"])
     cancel(site, jobs)
@@ -68,12 +70,12 @@ def test_switch_is_carried_to_its_end_whoever_is_killed(machines: OutriderSite) 
     pair = full_pair(site, "killed", "-t1440")
     try:
         for number in range(KILLS):
-            before = pair.nodes(site)
+            before, counted = pair.nodes(site), [counts_on(site, job) for job in pair.jobs]
             victim = ("service", "source", "target")[number // 3 % 3]
             found, was_killed = struck(site, pair, Strike(victim, number % 3 + 1, random.random() * 4))
             killed += was_killed
-            for job in pair.jobs:
-                wait_until_counted(site, job, 2)
+            for job, count in zip(pair.jobs, counted, strict=True):
+                wait_until_counted(site, job, count)
 
             assert found["state"] == "done", found
             assert pair.nodes(site) == before[::-1]
