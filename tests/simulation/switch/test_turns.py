@@ -1,4 +1,4 @@
-"""Machines in turns on two nodes, second by second: where they start they stay, or they are moved together."""
+"""Machines in turns on two nodes, second by second: where they start they stay, or they are moved."""
 
 from __future__ import annotations
 
