@@ -112,8 +112,8 @@ def busy_nodes(site: OutriderSite) -> set[str]:
     return set(shown.split())
 
 
-def played(site: OutriderSite, image: ServedImage, jobs: Sequence[TurnsJob]) -> PlayedTurns:
-    """All jobs submitted at once, until the last one is over."""
+def played(site: OutriderSite, image: ServedImage, jobs: Sequence[TurnsJob], svg: str | None) -> PlayedTurns:
+    """All jobs submitted at once, until the last one is over; the last switch is drawn."""
     begun_s, keys = now_s(), list[str]()
     for job in jobs:
         for work_s in job.works_s:
@@ -137,6 +137,8 @@ def played(site: OutriderSite, image: ServedImage, jobs: Sequence[TurnsJob]) -> 
         "Restarts=0" not in site.cluster.run(HEAD, ["scontrol", "show", "job", key]).stdout for key in keys
     )
     print(f"  switches {shown['number']}, machines that moved {moves}", flush=True)
+    if svg is not None and shown["number"]:
+        site.told("switch", "show", "--svg", svg)
     return PlayedTurns(total_s=end_s - begun_s, busy_s=busy_s, moves=moves)
 
 
@@ -145,6 +147,7 @@ def main() -> int:
     parser.add("--jobs", 8, 2, "virtual jobs, half of them small")
     parser.add("--short", 60, 5, "seconds of work of most machines")
     parser.add("--long", 300, 20, "seconds of work of one machine of every small job")
+    parser.add_argument("--svg", metavar="FILE", help="draw the last switch")
     given = parser.given()
     lacks = missing() or (None if os.path.exists(PROGRAM) else f"needs {PROGRAM}: make tools")
     if lacking(lacks):
@@ -165,7 +168,7 @@ def main() -> int:
             pace = probed(site, image)
             print(f"{name}: {pace}; load {os.getloadavg()[0]:.1f}", flush=True)
             predicted = run_turns([(MEMORY_MIB, CPUS)] * NODES, jobs, pace, consolidates=consolidates)
-            measured = played(site, image, jobs)
+            measured = played(site, image, jobs, given.svg)
         found[name] = measured, predicted
         print(
             f"{name}: {measured.total_s:.0f} s in all, predicted {predicted.total_s} "
