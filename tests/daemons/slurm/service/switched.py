@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.site import NODE_DAEMON, SERVICE, OutriderSite
+from testbed.site import NODE_DAEMON, OutriderSite
 from testbed.slurm import HEAD
 from tests.daemons.slurm.service.failing import kill_service
 from tests.daemons.slurm.service.in_machines import BOOT_S, MB, said, submit, wait_until_said
@@ -151,25 +151,28 @@ class Strike:
     late_s: float
 
 
-def struck(site: OutriderSite, pair: Pair, strike: Strike) -> tuple[dict[str, object], bool]:
-    """They change places, and somebody is killed meanwhile and started again; the switch when it is over, and
-    whether somebody was."""
-    killed: list[str] = []
+def struck(site: OutriderSite, pair: Pair, *strikes: Strike) -> tuple[dict[str, object], int]:
+    """They change places, and somebody is killed meanwhile and started again, once for each of these; the
+    switch when it is over, and how often somebody was."""
+    left = list(strikes)
 
-    def strikes(found: dict[str, object]) -> None:
-        now = [each for each in steps_of(found) if (each["stage"], each["state"]) == (strike.stage, "runs")]
-        if killed or not now:
-            return
-        site.cluster.clock.sleep(strike.late_s)
-        if strike.victim == "service":
-            killed.append(SERVICE)
-            kill_service(site)
-            site.start_service()
-            return
-        node = str(now[0][strike.victim] or now[0]["source"])
-        killed.append(node)
-        site.cluster.kill(node, NODE_DAEMON)
-        site.start_node(node)
+    def strike(found: dict[str, object]) -> None:
+        running = {each["stage"]: each for each in steps_of(found) if each["state"] == "runs"}
+        for each in [each for each in left if each.stage in running]:
+            left.remove(each)
+            site.cluster.clock.sleep(each.late_s)
+            step = running[each.stage]
+            kill(site, "" if each.victim == "service" else str(step[each.victim] or step["source"]))
 
     swap(site, pair)
-    return switched(site, pair.jobs, strikes), bool(killed)
+    return switched(site, pair.jobs, strike), len(strikes) - len(left)
+
+
+def kill(site: OutriderSite, node: str) -> None:
+    """Kill the service, or a node's daemon, and start it again."""
+    if node:
+        site.cluster.kill(node, NODE_DAEMON)
+        site.start_node(node)
+    else:
+        kill_service(site)
+        site.start_service()

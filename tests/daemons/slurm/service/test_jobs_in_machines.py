@@ -173,21 +173,22 @@ def test_machine_goes_on_at_another_node_without_a_gap(machines: OutriderSite, i
     assert kept_on(site, source) == kept_on(site, target) == []
 
 
-def test_two_machines_of_full_nodes_change_places_although_somebody_is_killed(machines: OutriderSite) -> None:
-    """No third node has room: one is saved and goes on where the other was. The service is killed meanwhile;
-    the disk of each guest says how far it has counted."""
+def test_two_machines_of_full_nodes_change_places_whoever_is_killed(machines: OutriderSite) -> None:
+    """No third node has room: one is saved and goes on where the other was. The service and daemons of nodes
+    are killed meanwhile; the disk of each guest says how far it has counted."""
     site, last = machines, 40
     pair = full_pair(site, "swapped", last=last)
     before = pair.nodes(site)
 
-    found, was_killed = struck(site, pair, Strike("service", 2, 0))
+    strikes = [Strike("source", 1, 0), Strike("service", 2, 0), Strike("target", 3, 0)]
+    found, killed = struck(site, pair, *strikes)
     after = pair.nodes(site)
     back = [ended(site, job, BOOT_S) for job in pair.jobs]
     cancel(site, pair.firm)
 
     kinds = [(each["stage"], each["kind"], each["state"]) for each in steps_of(found)]
     assert kinds == [(1, "suspend", "done"), (2, "migrate", "done"), (3, "resume", "done")], found
-    assert (found["state"], was_killed) == ("done", True)
+    assert (found["state"], killed) == ("done", len(strikes)), found
     assert after == before[::-1]
     for job, node in zip(pair.jobs, before[::-1], strict=True):
         assert counts_on(site, job) == last

@@ -72,8 +72,8 @@ def test_switch_is_carried_to_its_end_whoever_is_killed(machines: OutriderSite) 
         for number in range(KILLS):
             before, counted = pair.nodes(site), [counts_on(site, job) for job in pair.jobs]
             victim = ("service", "source", "target")[number // 3 % 3]
-            found, was_killed = struck(site, pair, Strike(victim, number % 3 + 1, random.random() * 4))
-            killed += was_killed
+            found, once = struck(site, pair, Strike(victim, number % 3 + 1, random.random() * 4))
+            killed += once
             for job, count in zip(pair.jobs, counted, strict=True):
                 wait_until_counted(site, job, count)
 
