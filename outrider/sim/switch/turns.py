@@ -46,6 +46,8 @@ class TurnsPace:
     leave_s: int
     move_s: int
     every_s: int = 30
+    crowd_s: int = 0
+    """A start takes so much longer for each other machine that starts with it: guests share processors."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,14 +121,18 @@ def run_turns(
 
 def _start(site: _Site, pace: TurnsPace) -> None:
     """Whoever is next and has room, in the order of submission; nobody overtakes."""
+    begun = []
     for each in site.machines:
         if each.is_over or each.node != NOWHERE:
             continue
         node = next((n for n, free in enumerate(site.free) if fits(each.demand, free)), NOWHERE)
         if node == NOWHERE:
-            return
-        each.node, each.idle_s = node, pace.start_s
+            break
+        each.node = node
         site.free[node] = minus(site.free[node], each.demand)
+        begun.append(each)
+    for each in begun:
+        each.idle_s = pace.start_s + pace.crowd_s * (len(begun) - 1)
 
 
 def _pass(machine: _Machine, pace: TurnsPace) -> None:

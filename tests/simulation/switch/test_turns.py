@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from outrider.sim.switch.turns import TurnsJob, TurnsPace, TurnsRun, run_turns
@@ -29,6 +31,13 @@ def test_machines_that_are_moved_together_leave_a_whole_node() -> None:
     assert run_turns(NODES, JOBS, PACE, consolidates=True) == TurnsRun(
         total_s=103 + 6, busy_s=103 + 6 + 20 + 3 + 23, moves=1
     )
+
+
+def test_machines_that_start_together_hold_up_one_another() -> None:
+    crowded = replace(PACE, crowd_s=4)
+
+    # Four start together, and each waits for three others; the last one starts alone.
+    assert run_turns(NODES, JOBS, crowded, consolidates=False).total_s == 103 + 3 * 4 + 23
 
 
 def test_nobody_overtakes() -> None:
