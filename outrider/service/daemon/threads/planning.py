@@ -34,8 +34,12 @@ def planned_apart(call: PlanMoves) -> Switch | NoSwitch:
     """The same, made by another process."""
     argv = [sys.executable, "-P", "-m", "outrider.service.daemon.threads.planning"]
     given = pickle.dumps((call.situation, call.queue, call.rules))
+    # It finds what this process has found, however that was begun.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
-        done = subprocess.run(argv, input=given, capture_output=True, timeout=PLAN_S, check=False)
+        done = subprocess.run(
+            argv, input=given, capture_output=True, timeout=PLAN_S, check=False, env=environment
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return NoSwitch(f"the planner's process gives no answer: {error}")
     if done.returncode != 0:
