@@ -72,6 +72,7 @@ joins() {
 sets_up() {
     for each in /sys/class/net/*; do
         if [ "$(cat "$each/address" 2>/dev/null)" = "$1" ]; then
+            [ -f "$own/card" ] || echo "${each##*/}" >"$own/card"
             # cloud-init may have given the address before.
             ip link set dev "${each##*/}" mtu "$3" up && {
                 ip address show dev "${each##*/}" | grep -qF " $2" ||
@@ -171,6 +172,8 @@ echo began >&3
     if [ -f "$own/hosts" ]; then
         export OUTRIDER_HOSTS="$own/hosts" HYDRA_HOST_FILE="$own/hosts"
         export OMPI_MCA_orte_default_hostfile="$own/hosts"
+        # MPICH would offer others the card by which ssh comes in, where they reach nobody.
+        export UCX_NET_DEVICES="$(cat "$own/card")"
     fi
     [ -z "$HOME" ] || mkdir -p "$HOME" 2>/dev/null
     . "$here/arguments"
