@@ -76,6 +76,7 @@ def test_machine_reads_its_data_and_cannot_write_it_here_and_at_another_node(mac
     assert kept_on(site, source) == kept_on(site, target) == []
 
 
+@pytest.mark.long
 def test_roles_have_images_of_their_own_and_the_data_of_all(machines: OutriderSite) -> None:
     site = machines
     root = served(site, "head.raw", b"of-head")
