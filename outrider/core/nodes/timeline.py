@@ -347,6 +347,11 @@ class SiteTimeline:
         self.freed |= freed
         self._count(given, start_s, end_s)
 
+    def list_end(self, nodes: Iterable[int], at_s: int) -> None:
+        """What is left of something on these nodes, of which the rest was given back, ends at an instant."""
+        self._enter_instants(at_s, at_s)
+        self._ends[at_s] = self._ends.get(at_s, 0) | mask_of(nodes, len(self.rows))
+
     def mark_index(self) -> IndexMark:
         """The index as it is, for `back_to_index`."""
         totals = None if self._totals is None else self._totals.mark()
