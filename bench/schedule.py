@@ -70,15 +70,14 @@ class Queue:
         self._whole = self._need(CPUS)
         self.everyone = (1 << nodes) - 1
         self.forecast = BusyForecast(self._layout, [self._whole] * nodes)
-        self.running: list[tuple[Taken, ...]] = []
+        self.running: list[Taken] = []
         free = list(range(nodes))
         while len(free) > FREE_NODES:
             count = min(len(free) - FREE_NODES, self._chance.choice(WIDTHS))
             end_s = NOW_S + self._chance.randrange(60, DAY_S)
-            taken = tuple(
-                Taken(node=free.pop(), start_s=0, end_s=end_s, amount=self._whole) for _ in range(count)
-            )
-            self.forecast.know(f"job {len(self.running)}", taken)
+            theirs = tuple(free.pop() for _ in range(count))
+            taken = Taken(nodes=theirs, start_s=0, end_s=end_s, amount=self._whole)
+            self.forecast.know(f"job {len(self.running)}", (taken,))
             self.running.append(taken)
         self.schedule = JobSchedule(self.forecast, rules)
         self.waiting: dict[str, ScheduledJob] = {}
@@ -109,12 +108,9 @@ class Queue:
         took_ms = (process_time() - began) * 1_000
         for name, place in walk.starts.items():
             job = self.waiting.pop(name)
-            taken = tuple(
-                Taken(node=node, start_s=0, end_s=NOW_S + job.limit_s, amount=job.need)
-                for node in place.nodes
-            )
+            taken = Taken(nodes=place.nodes, start_s=0, end_s=NOW_S + job.limit_s, amount=job.need)
             self.schedule.remove(name)
-            self.forecast.know(f"job {len(self.running)}", taken)
+            self.forecast.know(f"job {len(self.running)}", (taken,))
             self.running.append(taken)
         return took_ms, len(walk.starts), len(walk.planned)
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -63,12 +64,14 @@ class BenchedSite:
         return MemoryNodes(names, clock, Journal(self.folder / "pools.jsonl"))
 
 
+@cache
 def rms_nodes(count: int) -> list[RmsNode]:
     """The nodes of `bench/admission.py`, in the units of the service, and by name as at any look."""
     nodes = [RmsNode(name=each.name, capacity=_in_mib(each.capacity)) for each in site(count)]
     return sorted(nodes, key=lambda node: node.name)
 
 
+@cache
 def _in_mib(resources: Resources) -> Resources:
     amounts = dict(resources.amounts)
     return Resources.from_mapping({**amounts, "memory_mib": 1024 * amounts.pop("memory_gib")} | amounts)

@@ -43,22 +43,6 @@ class NetworkLink:
         return tuple(f"{self.name}/{lane}" for lane in range(1, self.lanes + 1))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BestEffortWay:
-    """The links and nodes that a transfer without a deadline takes of, and how much it may take of each: all
-    while nothing with a deadline does, and beside that what the site has set aside of the slowest."""
-
-    links: frozenset[str]
-    nodes: frozenset[str]
-    rate_bytes_per_s: int
-    beside_bytes_per_s: int
-
-    def meets(self, transfer: Transfer) -> bool:
-        """Whether a transfer with a deadline needs any of the same."""
-        lanes = (lane.rpartition("/")[0] for lane in transfer.lanes)
-        return any(link in self.links for link in lanes) or not self.nodes.isdisjoint(transfer.nodes)
-
-
 class SourceNames(Protocol):
     """Tells from an image's address which source it comes from."""
 
@@ -154,21 +138,6 @@ class Network:
         if self.node_rate_bytes_per_s is not None:
             rates.append(self.node_rate_bytes_per_s)
         return min(rates)
-
-    def best_effort_way(self, uri: str, nodes: Sequence[str]) -> BestEffortWay:
-        """What best effort crosses, which always comes from the image's own source."""
-        groups = {group.name: group for node in nodes if (group := self.groups.get(node)) is not None}
-        links = (self.source(uri), *groups.values())
-        rates = [(link.rate_bytes_per_s + link.beside_bytes_per_s, link.beside_bytes_per_s) for link in links]
-        if self.node_rate_bytes_per_s is not None:
-            beside = self.node_beside_bytes_per_s
-            rates.append((self.node_rate_bytes_per_s + beside, beside))
-        return BestEffortWay(
-            links=frozenset(link.name for link in links),
-            nodes=frozenset(nodes),
-            rate_bytes_per_s=min(whole for whole, _ in rates),
-            beside_bytes_per_s=min(beside for _, beside in rates),
-        )
 
     def duration_s(self, size_bytes: int, uri: str, nodes: Sequence[str]) -> int:
         """How long the links of its way are taken by one transfer."""

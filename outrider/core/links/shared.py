@@ -26,8 +26,8 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from outrider.core.links.best_effort import when_sent
 from outrider.core.links.deadline import DeadlineLink
+from outrider.core.links.expected_turns import when_sent
 from outrider.core.links.fifo import Scheduled
 from outrider.core.links.links import LinkEvent, TransferStanding, resume_deadlines, standings_aside
 from outrider.core.model import Image, Transfer

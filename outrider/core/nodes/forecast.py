@@ -13,21 +13,22 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.free_order import FreeOrder
 from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
 
+FEW = 20
+"""As one part of so many they are put into a list one by one, and else it is sorted again."""
 MOST_NEEDS = 32
 """For so many needs the order of the nodes is kept, those that were asked for last."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Taken:
-    """So much of a node, packed as in the slot table, for so long. None is all of it."""
+class Taken(NamedTuple):
+    """So much of each of some nodes, packed as in the slot table, for so long. None is all of it."""
 
-    node: int
+    nodes: tuple[int, ...]
     start_s: int
     end_s: int
     amount: int | None = None
@@ -52,6 +53,8 @@ class BusyForecast:
         self._openings: OrderedDict[int, FreeOrder] = OrderedDict()
         self._edges: list[tuple[int, str]] = []
         """When what is known begins and ends, and under which name, in order; the past is dropped."""
+        self._new_edges: list[tuple[int, str]] = []
+        """More of them, which are put in order when that is needed."""
         self._changed: set[int] = set()
         for each in taken:
             self.take(each)
@@ -69,16 +72,19 @@ class BusyForecast:
         before = self._known.get(name, ())
         if before == taken:
             return
+        on = self._on
         for each in before:
-            del self._on[each.node][name]
+            for node in each.nodes:
+                del on[node][name]
         for each in taken:
-            self._on.setdefault(each.node, {})[name] = each
+            for node in each.nodes:
+                on.setdefault(node, {})[name] = each
         if taken:
             self._known[name] = taken
         else:
             del self._known[name]
         self._list_edges(name, before, taken)
-        nodes = {each.node for each in (*before, *taken)}
+        nodes = set[int]().union(*(each.nodes for each in (*before, *taken)))
         for node in nodes:
             self._known_rows.pop(node, None)
         self._change(nodes)
@@ -87,15 +93,16 @@ class BusyForecast:
         """Something more is expected to be taken, until `expect_nothing`."""
         if taken.start_s >= taken.end_s:
             return
-        expected = self._expected.setdefault(taken.node, [])
-        expected.append(taken)
-        row = self._rows.get(taken.node)
-        if len(expected) == 1:
-            self._rows.pop(taken.node, None)
-        elif row is not None:
-            self._enter(row, taken)
+        for node in taken.nodes:
+            expected = self._expected.setdefault(node, [])
+            expected.append(taken)
+            row = self._rows.get(node)
+            if len(expected) == 1:
+                self._rows.pop(node, None)
+            elif row is not None:
+                self._enter(row, taken)
         for each in self._openings.values():
-            each.stale((taken.node,))
+            each.stale(taken.nodes)
 
     def expect_nothing(self) -> None:
         """What was expected is thought about anew."""
@@ -107,9 +114,10 @@ class BusyForecast:
         told so, or it has begun or ended since. Nodes on which anything is expected count as changed, too."""
         nodes, self._changed = self._changed, set()
         nodes.update(self._expected)
+        self._order_edges()
         first, stop = (bisect_right(self._edges, at_s, key=_instant) for at_s in (since_s, now_s))
         for _, name in self._edges[first:stop]:
-            nodes.update(each.node for each in self._known[name])
+            nodes.update(*(each.nodes for each in self._known[name]))
         del self._edges[:first]
         return nodes
 
@@ -145,14 +153,23 @@ class BusyForecast:
         return row.next_fit(need, from_s)
 
     def _list_edges(self, name: str, before: tuple[Taken, ...], after: tuple[Taken, ...]) -> None:
-        edges = self._edges
-        old, new = ({at_s for e in taken for at_s in (e.start_s, e.end_s)} for taken in (before, after))
+        old, new = (
+            {each.start_s for each in taken} | {each.end_s for each in taken} for taken in (before, after)
+        )
         for at_s in old - new:
-            index = bisect_left(edges, (at_s, name))
-            if index < len(edges) and edges[index] == (at_s, name):
-                del edges[index]
-        for at_s in new - old:
-            insort(edges, (at_s, name))
+            self._order_edges()
+            index = bisect_left(self._edges, (at_s, name))
+            if index < len(self._edges) and self._edges[index] == (at_s, name):
+                del self._edges[index]
+        self._new_edges += [(at_s, name) for at_s in new - old]
+
+    def _order_edges(self) -> None:
+        if len(self._new_edges) * FEW < len(self._edges):
+            for edge in self._new_edges:
+                insort(self._edges, edge)
+        else:
+            self._edges = sorted(self._edges + self._new_edges)
+        self._new_edges = []
 
     def _change(self, nodes: Iterable[int]) -> None:
         self._changed.update(nodes)

@@ -241,14 +241,15 @@ class NodeTimeline:
     def steps_of(self, changes: dict[int, int]) -> tuple[list[int], list[int]]:
         """The steps of a row on which so much more, or less, is taken from each of some instants on."""
         times, free = [0], [self.capacity]
-        taken = 0
+        guard, left = self._layout.guard, self.capacity
         for at_s in sorted(changes):
             if changes[at_s]:
-                taken += changes[at_s]
-                if not self._layout.fits(taken, self.capacity):
+                left -= changes[at_s]
+                # No field has borrowed from the next one.
+                if left < 0 or left & guard:
                     raise ValueError(f"more is reserved at {at_s} than the node has")
                 times.append(at_s)
-                free.append(self.capacity - taken)
+                free.append(left)
         return times, free
 
     def _add(self, amount: int, start_s: int, end_s: int, first: int, stop: int) -> None:

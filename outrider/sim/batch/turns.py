@@ -100,7 +100,7 @@ class BatchQueue:
         self._overrun_s = overrun_s
         self._jobs: dict[str, SimulatedJob] = {}
         self._ends: dict[str, int] = {}
-        self._taken: dict[str, tuple[Taken, ...]] = {}
+        self._taken: dict[str, Taken] = {}
         for each in blocked:
             self.block(each)
 
@@ -117,7 +117,7 @@ class BatchQueue:
     def block(self, blocked: Blocked) -> None:
         """These nodes are somebody else's for a time; what was blocked under that name is free."""
         taken = self._on(blocked.nodes, blocked.start_s, blocked.end_s, None)
-        self._forecast.know(f"reservation {blocked.name}", taken)
+        self._forecast.know(f"reservation {blocked.name}", (taken,))
 
     def unblock(self, name: str) -> None:
         self._forecast.know(f"reservation {name}", ())
@@ -133,7 +133,7 @@ class BatchQueue:
         need = self._layout.pack(job.resources)
         self._ends[name] = start_s + job.limit_s
         self._taken[name] = self._on(tuple(nodes), 0, self._ends[name], need)
-        self._forecast.know(f"job {name}", self._taken[name])
+        self._forecast.know(f"job {name}", (self._taken[name],))
 
     def end(self, name: str) -> None:
         """A job is over, whether it ran or waited."""
@@ -147,11 +147,8 @@ class BatchQueue:
         for name, end_s in self._ends.items():
             until_s = now_s + self._overrun_s
             if end_s < until_s:
-                taken = self._taken[name]
-                longer = [
-                    Taken(node=each.node, start_s=0, end_s=until_s, amount=each.amount) for each in taken
-                ]
-                self._forecast.know(f"job {name}", tuple(longer))
+                longer = self._taken[name]._replace(start_s=0, end_s=until_s)
+                self._forecast.know(f"job {name}", (longer,))
 
     def decide(self, now_s: int) -> Walk:
         """Who starts now, and who has a place for later."""
@@ -184,10 +181,9 @@ class BatchQueue:
         )
         self._schedule.put(scheduled, rank(self._starter.order, candidate, now_s))
 
-    def _on(self, nodes: Iterable[str], start_s: int, end_s: int, amount: int | None) -> tuple[Taken, ...]:
-        return tuple(
-            Taken(node=self._number_of[name], start_s=start_s, end_s=end_s, amount=amount) for name in nodes
-        )
+    def _on(self, nodes: Iterable[str], start_s: int, end_s: int, amount: int | None) -> Taken:
+        numbers = tuple(self._number_of[name] for name in nodes)
+        return Taken(nodes=numbers, start_s=start_s, end_s=end_s, amount=amount)
 
 
 def run_batch(

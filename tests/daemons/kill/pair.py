@@ -24,6 +24,8 @@ NAMES = ("h1", "h2")
 CONTENT = b"an image\n" * 1000
 FIRST_S = 86_400
 HOUR_S = 3_600
+EACH_S = 720
+"""Between the starts of two reservations, so that there is a place for all of a hundred rounds."""
 CLIENT_S = 120
 """Longer than the 30 s of users' commands, since tests share their processors with others."""
 ANSWER_S = 10.0
@@ -160,7 +162,7 @@ class Users:
 
 def wish(image: Path, number: int) -> Json:
     """A reservation of its own place, far ahead."""
-    start_s = CLOCK.now_s() // HOUR_S * HOUR_S + FIRST_S + number % 2_000 * HOUR_S
+    start_s = CLOCK.now_s() // HOUR_S * HOUR_S + FIRST_S + number % 20_000 * EACH_S
     return {
         "workspace": f"version: 1\nmetadata: {{name: w{number}, "
         f"image: {{uri: 'file://{image}', digest: '{DIGEST}'}}}}\n"
@@ -197,7 +199,7 @@ class Pair:
                 words = [f"{each.name}: {each.victim.last_words()}" for each in self.heads]
                 raise Trouble("\n".join(["nobody leads", *words, self.server.log()[-2_000:]]))
             self.revive()
-            CLOCK.sleep(0.05)
+            CLOCK.sleep(0.1)
         return found[0]
 
     def revive(self) -> None:

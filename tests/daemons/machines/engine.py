@@ -118,6 +118,10 @@ class Engine:
             if each.poll() is None:
                 each.kill()
                 each.communicate(timeout=WAIT_S)
+            for pipe in (each.stdout, each.stderr):
+                # Where its end alone was waited for: what is left open fails the next test's set-up.
+                if pipe is not None:
+                    pipe.close()
         for path in sorted(self.machines.rglob(LOCK)):
             for pid in holders(str(path)):
                 os.kill(pid, signal.SIGKILL)

@@ -130,15 +130,16 @@ class Jobs:
 
         setattr(self._twin, call, guarded)
 
-    def check_ways(self) -> None:
-        """Where nothing has gone wrong for long enough, reservations that have begun have their nodes."""
+    def check_ways(self, behind_s: int) -> None:
+        """Where nothing has gone wrong for long enough, reservations that have begun have their nodes, by the
+        service's clock, too, which is so much behind."""
         now_s, knobs = self._clock.now_s(), self._knobs
         begun_s = now_s - self._clock.now_ms // 1000
         calm_s = begun_s + (0 if knobs.is_calm else knobs.troubled_s + CALM_S)
         begun = {
             node: each.name
             for each in self._twin.world.reservations.values()
-            if each.is_ours and calm_s <= each.start_s <= now_s < each.end_s
+            if each.is_ours and calm_s <= each.start_s <= now_s - behind_s and now_s < each.end_s
             for node in each.nodes
         }
         for job in self._twin.world.jobs.values() if begun else ():

@@ -197,7 +197,7 @@ def releases_before_the_image(patch: pytest.MonkeyPatch) -> None:
 
 def brings_jobs_nothing(patch: pytest.MonkeyPatch) -> None:
     """Best effort never gets the link."""
-    patch.setattr(BestEffortTransfers, "_may_begin", lambda self: False)
+    patch.setattr(BestEffortTransfers, "_begin_all", lambda self: None)
 
 
 def pins_for_jobs_for_ever(patch: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ def forgets_held_jobs(patch: pytest.MonkeyPatch) -> None:
 
 def crowds_out_deadlines(patch: pytest.MonkeyPatch) -> None:
     """Best effort begins whenever it likes, and takes the link as if it had it for itself."""
-    patch.setattr(BestEffortTransfers, "_may_begin", lambda self: True)
+    patch.setattr(BestEffortTransfers, "_near", lambda self: [])
     patch.setattr(BestEffortTransfers, "_rate", lambda self, cargo: self.lane.rate_bytes_per_s)
 
 

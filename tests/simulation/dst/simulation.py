@@ -155,7 +155,7 @@ class Simulation:
     def _check(self) -> None:
         self.safety.check()
         self.sharing.check()
-        self.jobs.check_ways()
+        self.jobs.check_ways(max(0, -self.office.skew_s))
 
     def close(self) -> None:
         self.office.close()

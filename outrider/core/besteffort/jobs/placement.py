@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 
 from outrider.core.images.pools import Life
-from outrider.core.links.best_effort import BestEffortLink, Slots
+from outrider.core.links.best_effort import BestEffortLink
+from outrider.core.links.expected_turns import Slots
 from outrider.core.links.fair_shares import NOBODY
 from outrider.core.model import Image
 from outrider.core.nodes.forecast import BusyForecast

@@ -282,10 +282,8 @@ class JobSchedule:
 
     def _take(self, job: ScheduledJob, place: JobPlace) -> None:
         end_s = place.start_s + job.limit_s
-        taken = tuple(
-            Taken(node=node, start_s=place.start_s, end_s=end_s, amount=job.need) for node in place.nodes
-        )
-        self._forecast.know(_plan(job.name), taken)
+        taken = Taken(nodes=place.nodes, start_s=place.start_s, end_s=end_s, amount=job.need)
+        self._forecast.know(_plan(job.name), (taken,))
         if job.image:
             self._staging.keep(job, place)
 

@@ -351,9 +351,8 @@ class JobPlacer:
 
     def _stand_on(self, wish: PlacementRequest, nodes: Sequence[int], start_s: int) -> None:
         assert self._busy is not None
-        for node in nodes:
-            end_s = start_s + wish.limit_s
-            self._busy.take(Taken(node=node, start_s=start_s, end_s=end_s, amount=wish.need))
+        end_s = start_s + wish.limit_s
+        self._busy.take(Taken(nodes=tuple(nodes), start_s=start_s, end_s=end_s, amount=wish.need))
 
     def _way(self, wish: PlacementRequest) -> JobPlacement | NoPlacement:
         site = self._site

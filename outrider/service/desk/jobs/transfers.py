@@ -6,14 +6,15 @@ down: after a restart jobs are looked at anew, and what has arrived stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cachemgr.base.shares import Share
 from outrider.core.images.pools import Life
-from outrider.core.links.best_effort import BestEffortLink, BestEffortTransfer, Slots, slots_of
-from outrider.core.links.network import BestEffortWay
-from outrider.core.model import TransferClass
+from outrider.core.links.best_effort import BestEffortLink, BestEffortTransfer
+from outrider.core.links.expected_turns import Slots, slots_of
+from outrider.core.links.ways import BestEffortWay
+from outrider.core.model import Transfer, TransferClass
 from outrider.service.desk.events import EventRouter, TransferBegun
 from outrider.service.desk.jobs.claims import Claims
 from outrider.service.desk.jobs.job import JobEntry
@@ -33,6 +34,8 @@ ROOM_SHARE = 5
 """The part that is left to deadlines' transfers that take next to nothing: if more comes, it is seen."""
 GUARD_S = 5
 """Nothing is begun when a deadline's transfer is about to begin."""
+MOST_SOON = 100
+"""So many transfers that are about to begin are looked at."""
 QUIET_S = 15
 """After so long without a byte a job's user is told."""
 STUCK_S = 60
@@ -72,6 +75,8 @@ class BestEffortTransfers:
             rate_bytes_per_s=settings.link_rate_bytes_per_s,
             beside_rate_bytes_per_s=settings.best_effort_rate_bytes_per_s,
             is_relay=settings.shipping == "relay",
+            network=settings.network,
+            name_of=self._name,
         )
         self.claims = Claims(settings.user_share_percent)
         self._users: dict[tuple[int, int], dict[str, JobEntry]] = {}
@@ -80,14 +85,13 @@ class BestEffortTransfers:
         self._moved: dict[int, tuple[int, int]] = {}
         """By transfer, the bytes that were left, and when that last changed."""
         self._gauges: dict[int, LinkUse] = {}
-        self._ways: dict[int, tuple[int, BestEffortWay]] = {}
-        """By transfer, what it crosses, and to how many nodes."""
-        self._turn = _Turn(since_s=0, left_bytes=0)
+        self._turns: dict[int, _Turn] = {}
+        """Of those that run."""
         events.subscribe(TransferBegun, self._deadline_begun)
 
     @property
     def is_under_way(self) -> bool:
-        return self.lane.running is not None or bool(self.lane.aside or self.lane.waiting)
+        return bool(self.lane.running or self.lane.aside or self.lane.waiting)
 
     def slots(self) -> Slots:
         site = self._site
@@ -144,7 +148,7 @@ class BestEffortTransfers:
             Need(
                 owner=entry.owner,
                 digest=image.digest,
-                uri=image.uri,
+                uri=image.uri if cargo is None else self.lane.ways.address(image.uri, cargo.way),
                 size_bytes=image.size_bytes,
                 format=image.format,
                 readers=image.readers,
@@ -179,7 +183,7 @@ class BestEffortTransfers:
             self._site.book.pools.arrived(number, node, life)
             cargo = self.lane.find(number)
             if cargo is not None:
-                if cargo is self.lane.running and cargo.left == [node]:
+                if cargo in self.lane.running and cargo.left == [node]:
                     self.lane.moved(cargo, 0)
                     self._charge()
                 for each in users:
@@ -214,7 +218,7 @@ class BestEffortTransfers:
         """Nothing comes to a node for now: others that wait have the link, if nothing comes to any."""
         life = entry.copies.get(node)
         cargo = None if life is None else self.lane.find(life.transfer)
-        if cargo is not None and cargo is self.lane.running and not self._is_coming(cargo):
+        if cargo is not None and cargo in self.lane.running and not self._is_coming(cargo):
             self._moved[cargo.number] = (cargo.left_bytes, self._site.now_s - STUCK_S)
             self._gauges[cargo.number].is_idle = True
 
@@ -224,29 +228,39 @@ class BestEffortTransfers:
         self._charge()
         for cargo in [each for each in lane.aside if not self._is_stuck(each)]:
             lane.take_up(cargo)
-        if lane.running is not None and lane.waiting:
-            if self._is_stuck(lane.running):
-                self._log.warning("best-effort transfer takes too long", transfer=lane.running.number)
-                lane.set_aside()
-            elif lane.is_turn_over:
-                lane.give_way()
-        while lane.running is None and lane.waiting and self._may_begin():
-            self._begin()
-        if lane.running is None and lane.aside and not lane.waiting and self._may_begin():
-            lane.take_up(lane.aside[0])
-            self._begin()
+        for cargo in list(lane.running) if lane.waiting else ():
+            if self._is_stuck(cargo) and lane.is_in_the_way(cargo):
+                self._log.warning("best-effort transfer takes too long", transfer=cargo.number)
+                lane.set_aside(cargo)
+            elif lane.is_turn_over(cargo):
+                lane.give_way(cargo)
+        self._begin_all()
+        if lane.aside and not (lane.running or lane.waiting):
+            # Nobody else wants the link.
+            way = lane.aside[0].way
+            if way is not None and _may_begin(way, self._near()):
+                lane.take_up(lane.aside[0])
+                self._begin_all()
         for cargo in lane.all():
             if cargo.begun_s is not None:
                 self._set_rate(cargo)
 
-    def _begin(self) -> None:
-        """Let the next begin, or go on."""
+    def _begin_all(self) -> None:
+        """Let each that finds a way begin, or go on."""
         site, lane = self._site, self.lane
-        cargo = lane.begin(site.now_s)
-        self._turn = _Turn(since_s=site.now_s, left_bytes=cargo.left_bytes)
-        if cargo.number in self._moved:
+        if not lane.waiting or lane.is_taken:
             return
-        self._moved[cargo.number] = (cargo.left_bytes, site.now_s)
+        near = self._near()
+        avoided = {name for each in near for name in each.lanes}
+        while (
+            cargo := lane.begin(site.now_s, avoided=avoided, may_begin=lambda way: _may_begin(way, near))
+        ) is not None:
+            self._turns[cargo.number] = _Turn(since_s=site.now_s, left_bytes=cargo.left_bytes)
+            if cargo.number not in self._moved:
+                self._begun(cargo)
+
+    def _begun(self, cargo: BestEffortTransfer) -> None:
+        self._moved[cargo.number] = (cargo.left_bytes, self._site.now_s)
         self._rates[cargo.number] = self._rate(cargo)
         self._gauges[cargo.number] = LinkUse(self._rate(cargo))
         self._log.info(
@@ -262,15 +276,15 @@ class BestEffortTransfers:
 
     def _charge(self) -> None:
         """What runs has had its rate for so long, whether it came or not; or more, if more came."""
-        running, turn, now_s = self.lane.running, self._turn, self._site.now_s
-        if running is None:
-            return
-        turn.had_bytes += max(0, now_s - turn.since_s) * self._rates[running.number]
-        turn.since_s = now_s
-        due_bytes = max(turn.had_bytes, turn.left_bytes - running.left_bytes) - turn.charged_bytes
-        if due_bytes > 0:
-            turn.charged_bytes += due_bytes
-            self.lane.charge(due_bytes)
+        now_s = self._site.now_s
+        for running in self.lane.running:
+            turn = self._turns[running.number]
+            turn.had_bytes += max(0, now_s - turn.since_s) * self._rates[running.number]
+            turn.since_s = now_s
+            due_bytes = max(turn.had_bytes, turn.left_bytes - running.left_bytes) - turn.charged_bytes
+            if due_bytes > 0:
+                turn.charged_bytes += due_bytes
+                self.lane.charge(running, due_bytes)
 
     def next_s(self) -> int | None:
         """When to look again although nothing has happened."""
@@ -290,7 +304,7 @@ class BestEffortTransfers:
         self._rates.pop(cargo.number, None)
         self._moved.pop(cargo.number, None)
         self._gauges.pop(cargo.number, None)
-        self._ways.pop(cargo.number, None)
+        self._turns.pop(cargo.number, None)
         if cargo.begun_s is not None and cargo.arrived:
             self._meter.count("outrider_link_bytes_total", by=cargo.image.size_bytes)
             seconds = self._site.now_s - cargo.begun_s
@@ -310,13 +324,15 @@ class BestEffortTransfers:
             self.lane.leave(cargo, node)
             self.left(cargo)
 
-    def _may_begin(self) -> bool:
-        """Whether the link is free for best effort, or some of it always is."""
+    def _near(self) -> list[Transfer]:
+        """The transfers with deadlines that take more than next to nothing, or are about to begin."""
         site = self._site
-        if self.lane.beside_rate_bytes_per_s:
-            return True
+        moving = [each.transfer for each in site.moving.values() if not self._deadlines.is_idle(each)]
         following = site.book.link.next_start(site.now_s)
-        return not self._is_taken() and (following is None or following[0] > site.now_s + GUARD_S)
+        if following is None or following[0] > site.now_s + GUARD_S:
+            return moving
+        soon = site.book.link.planned(site.now_s, MOST_SOON)
+        return moving + [each for each, start_s in soon if start_s <= site.now_s + GUARD_S]
 
     def _is_taken(self, way: BestEffortWay | None = None) -> bool:
         """Whether transfers with deadlines have the link, or any that is on the way, and take more than next
@@ -326,32 +342,18 @@ class BestEffortTransfers:
     def _moving(self, way: BestEffortWay | None) -> Iterator[Moving]:
         return (each for each in self._site.moving.values() if way is None or way.meets(each.transfer))
 
-    def _way(self, cargo: BestEffortTransfer) -> BestEffortWay | None:
-        """What a transfer crosses; None over the one link."""
-        network = self._site.settings.network
-        if network is None:
-            return None
-        count, way = self._ways.get(cargo.number, (0, None))
-        if way is None or count != len(cargo.nodes):
-            way = network.best_effort_way(cargo.image.uri, tuple(map(self._name, cargo.nodes)))
-            self._ways[cargo.number] = len(cargo.nodes), way
-        return way
-
-    def _whole_rate(self, cargo: BestEffortTransfer) -> int:
-        way = self._way(cargo)
-        return self.lane.rate_bytes_per_s if way is None else way.rate_bytes_per_s
-
     def _rate(self, cargo: BestEffortTransfer) -> int:
-        lane, way = self.lane, self._way(cargo)
-        full = self._whole_rate(cargo)
+        lane, way = self.lane, cargo.way
+        assert way is not None
+        full = way.rate_bytes_per_s
         trickle = full // TRICKLE_SHARE
         if self._is_taken(way):
-            full = max(lane.beside_rate_bytes_per_s if way is None else way.beside_bytes_per_s, trickle)
+            full = max(way.beside_bytes_per_s, trickle)
         elif any(self._moving(way)):
             full -= full // ROOM_SHARE
         if cargo in lane.aside:
             full //= ASIDE_SHARE * len(lane.aside)
-        elif cargo is not lane.running:
+        elif cargo not in lane.running:
             # It waits for its user's next turn.
             full = trickle
         return max(1, full)
@@ -370,7 +372,7 @@ class BestEffortTransfers:
 
     def _is_stuck(self, cargo: BestEffortTransfer) -> bool:
         """Whether next to nothing comes of what it may take."""
-        if self._rates[cargo.number] * TRICKLE_SHARE <= self._whole_rate(cargo):
+        if self._rates[cargo.number] * TRICKLE_SHARE <= self.lane.rate(cargo):
             return cargo in self.lane.aside
         is_unheard = self._site.now_s - self._moved[cargo.number][1] >= STUCK_S
         return self._gauges[cargo.number].is_idle or is_unheard
@@ -386,6 +388,11 @@ class BestEffortTransfers:
 
     def _name(self, node: int) -> str:
         return self._site.book.timeline.nodes[node].name
+
+
+def _may_begin(way: BestEffortWay, near: Iterable[Transfer]) -> bool:
+    """Whether a way is free for best effort, or some of it always is."""
+    return bool(way.beside_bytes_per_s) or not any(way.meets(each) for each in near)
 
 
 def _has_deadline(number: int) -> bool:

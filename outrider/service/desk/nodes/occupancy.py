@@ -34,30 +34,37 @@ class Occupancy:
             self.busy.know(f"reservation {name}", ())
         for name, claim in claims.items():
             if self._claims.get(name) != claim:
-                self.busy.know(f"reservation {name}", tuple(self._claimed(claim)))
+                self.busy.know(f"reservation {name}", (self._claimed(claim),))
         self._claims = claims
 
     def _look_at_jobs(self, sight: Sight) -> None:
         now_s = self._site.now_s
         for change in self._jobs.look(sight, now_s, now_s + self._site.settings.look_every_s):
-            taken = () if change.after is None else tuple(self._running(change.after, change.end_s))
+            taken = () if change.after is None else (self._running(change.after, change.end_s),)
             self.busy.know(f"job {change.key}", taken)
 
-    def _running(self, job: RmsJob, end_s: int) -> Iterator[Taken]:
-        number_of, now_s = self._site.book.timeline.number_of, self._site.now_s
-        amount = packed(self._site, job.resources)
-        for name in job.nodes:
-            if name in number_of:
-                yield Taken(node=number_of[name], start_s=now_s, end_s=end_s, amount=amount)
+    def _running(self, job: RmsJob, end_s: int) -> Taken:
+        return Taken(
+            nodes=self._numbers(job.nodes),
+            start_s=self._site.now_s,
+            end_s=end_s,
+            amount=packed(self._site, job.resources),
+        )
 
-    def _claimed(self, claim: Claim) -> Iterable[Taken]:
-        """What reservations have of their nodes."""
-        number_of, (names, start_s, end_s, size) = self._site.book.timeline.number_of, claim
-        amount = packed(self._site, size) if size.amounts else None
-        for name in names:
-            if name in number_of:
-                start_s = max(start_s, self._site.now_s)
-                yield Taken(node=number_of[name], start_s=start_s, end_s=end_s, amount=amount)
+    def _claimed(self, claim: Claim) -> Taken:
+        """What a reservation has of its nodes."""
+        names, start_s, end_s, size = claim
+        return Taken(
+            nodes=self._numbers(names),
+            start_s=max(start_s, self._site.now_s),
+            end_s=end_s,
+            amount=packed(self._site, size) if size.amounts else None,
+        )
+
+    def _numbers(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Of those nodes that are known."""
+        number_of = self._site.book.timeline.number_of
+        return tuple([number_of[name] for name in names if name in number_of])
 
     def _reserved(self, sight: Sight) -> Iterator[tuple[str, Claim]]:
         site = self._site

@@ -71,7 +71,7 @@ class OverviewViews:
                 continue
             spans: dict[tuple[int, int], list[int]] = {}
             for each in forecast.known(name):
-                spans.setdefault((each.start_s, each.end_s), []).append(each.node)
+                spans.setdefault((each.start_s, each.end_s), []).extend(each.nodes)
             found += [
                 ("job" if is_job else "other", 0 if is_job else start_s, end_s, runs(sorted(nodes)))
                 for (start_s, end_s), nodes in spans.items()

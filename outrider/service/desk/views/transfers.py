@@ -41,7 +41,7 @@ class TransferViews:
         is_private = any(entry.image is not None and entry.image.readers is not None for entry in jobs)
         is_shown = not is_private or caller.is_admin or any(entry.job.uid == caller.uid for entry in jobs)
         staging = tuple(self._staging(cargo, node, jobs, is_shown=is_shown) for node in cargo.nodes)
-        takes_s = -(-cargo.left_bytes // self._best_effort.lane.rate_bytes_per_s)
+        takes_s = -(-cargo.left_bytes // self._best_effort.lane.rate(cargo))
         return TransferView(
             number=cargo.number,
             state="waiting" if cargo.begun_s is None else "running",

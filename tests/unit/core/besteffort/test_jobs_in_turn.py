@@ -96,14 +96,14 @@ def random_site(chance: random.Random) -> tuple[BusyForecast, Seconds, int]:
         for number in range(chance.randint(0, 3)):
             amount, begin_s = cpus(chance.randint(1, sizes[node])), at_s + chance.choice((0, 0, 3, 9))
             at_s = begin_s + chance.randint(1, 15)
-            taken = Taken(node=node, start_s=begin_s, end_s=at_s, amount=amount)
+            taken = Taken(nodes=(node,), start_s=begin_s, end_s=at_s, amount=amount)
             forecast.know(f"job {node} {number}", (taken,))
             for second in range(begin_s, at_s):
                 seconds.free[node][second] -= amount
     if chance.random() < 0.5:
         start_s, nodes = chance.randint(5, 40), [node for node in range(count) if chance.random() < 0.5]
         end_s = start_s + chance.randint(1, 20)
-        forecast.know("reservation", tuple(Taken(node=node, start_s=start_s, end_s=end_s) for node in nodes))
+        forecast.know("reservation", (Taken(nodes=tuple(nodes), start_s=start_s, end_s=end_s),))
         for node in nodes:
             seconds.free[node][start_s:end_s] = [0] * (end_s - start_s)
     return forecast, seconds, count
@@ -176,7 +176,7 @@ def test_random_histories_overbook_no_node_and_delay_nobody_with_a_place(seed: i
             end_s = now_s + job.limit_s
             forecast.know(
                 f"run {name}",
-                tuple(Taken(node=node, start_s=0, end_s=end_s, amount=job.need) for node in place.nodes),
+                (Taken(nodes=tuple(place.nodes), start_s=0, end_s=end_s, amount=job.need),),
             )
             # Half of all jobs end before their limits.
             ends[name] = now_s + (job.limit_s if chance.random() < 0.5 else chance.randint(1, job.limit_s))
@@ -250,7 +250,7 @@ class Brought:
 
 def test_job_that_waits_for_its_image_alone_needs_no_place_and_one_that_waits_for_nodes_does() -> None:
     forecast = BusyForecast(LAYOUT, [cpus(1)] * 3)
-    forecast.know("busy", (Taken(node=0, start_s=0, end_s=50),))
+    forecast.know("busy", (Taken(nodes=(0,), start_s=0, end_s=50),))
     images = Brought({"soon": 20, "late": 60}, forecast)
     schedule = JobSchedule(forecast, ScheduleRules(places=1), images)
     for number, (wanted, image) in enumerate(((3, "soon"), (1, "soon"), (2, "late"), (2, "soon"))):

@@ -51,8 +51,8 @@ class Site:
         for name, place in walk.starts.items():
             job, _ = self.queue.pop(name)
             end_s = self.now_s + job.limit_s
-            self.told[name] = tuple(
-                Taken(node=node, start_s=self.now_s, end_s=end_s, amount=job.need) for node in place.nodes
+            self.told[name] = (
+                Taken(nodes=tuple(place.nodes), start_s=self.now_s, end_s=end_s, amount=job.need),
             )
         return walk
 
@@ -110,7 +110,7 @@ class Site:
             start_s = self.now_s + chance.randint(0, 30)
             nodes = [node for node in range(self.count) if chance.random() < 0.3]
             end_s = start_s + chance.randint(1, 20)
-            self.know("other", tuple(Taken(node=node, start_s=start_s, end_s=end_s) for node in nodes))
+            self.know("other", (Taken(nodes=tuple(nodes), start_s=start_s, end_s=end_s),))
         elif what == "hope":
             self.hope()
         elif what == "time":
@@ -143,7 +143,7 @@ class Site:
             return
         start_s = self.now_s + self.chance.randint(0, 20)
         node = self.chance.randrange(self.count)
-        self.expected.append(Taken(node=node, start_s=start_s, end_s=start_s + 10, amount=cpus(1)))
+        self.expected.append(Taken(nodes=(node,), start_s=start_s, end_s=start_s + 10, amount=cpus(1)))
         self.forecast.take(self.expected[0])
 
     def know(self, name: str, taken: tuple[Taken, ...]) -> None:
@@ -183,7 +183,7 @@ def test_walk_that_keeps_places_finds_what_one_from_nothing_finds(rule: str, see
 
 def test_places_that_nothing_has_touched_are_not_looked_for_again(searches: Counter[BusyForecast]) -> None:
     site = Site("kept", ScheduleRules(places=None))
-    site.know("all", tuple(Taken(node=node, start_s=0, end_s=100) for node in range(site.count)))
+    site.know("all", (Taken(nodes=tuple(range(site.count)), start_s=0, end_s=100),))
     for _ in range(5):
         site.come()
     before = site.walk()
@@ -201,7 +201,7 @@ def test_places_that_nothing_has_touched_are_not_looked_for_again(searches: Coun
 def test_place_gets_other_nodes_when_one_behind_it_has_started_on_one_of_its_own(rule: str) -> None:
     """Of nodes that are free in time those that are free sooner are taken, and then the first by number."""
     forecast = BusyForecast(LAYOUT, [cpus(2)] * 4)
-    forecast.know("run", tuple(Taken(node=node, start_s=0, end_s=10) for node in range(3)))
+    forecast.know("run", (Taken(nodes=tuple(range(3)), start_s=0, end_s=10),))
     schedule = JobSchedule(forecast, RULES[rule])
     for number, (nodes, limit_s) in enumerate(((2, 50), (1, 10))):
         order = OrderedJob(key=str(number), submitted_s=number, nodes_wanted=nodes, limit_s=limit_s)

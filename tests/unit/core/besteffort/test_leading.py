@@ -17,7 +17,8 @@ from outrider.core.besteffort.jobs.placement import (
     place_job,
 )
 from outrider.core.images.pools import Life, Lingering, Pools
-from outrider.core.links.best_effort import BestEffortLink, slots_of
+from outrider.core.links.best_effort import BestEffortLink
+from outrider.core.links.expected_turns import slots_of
 from outrider.core.links.links import ExclusiveLinks
 from outrider.core.model import Image, Node, Resources, Transfer
 from outrider.core.nodes.forecast import BusyForecast, Taken
@@ -45,7 +46,9 @@ def site(nodes: int, *, pool_bytes: int | None = None, is_relay: bool = True) ->
 
 def busy(book: Book, until_s: list[int] | None = None) -> BusyForecast:
     """Nodes that are taken from now until these instants."""
-    taken = [Taken(node=node, start_s=0, end_s=end_s) for node, end_s in enumerate(until_s or []) if end_s]
+    taken = [
+        Taken(nodes=(node,), start_s=0, end_s=end_s) for node, end_s in enumerate(until_s or []) if end_s
+    ]
     return BusyForecast(book.timeline.layout, [row.capacity for row in book.timeline.rows], taken)
 
 
@@ -197,7 +200,9 @@ def test_first_asked_for_is_first_brought() -> None:
 
     ends = lane.ends((), 0)
     assert ends == {-1: TOOK_S, -2: 2 * TOOK_S}
-    assert lane.begin(0).number == -1
+    first = lane.begin(0)
+    assert first is not None
+    assert first.number == -1
 
 
 def test_deadlines_push_what_best_effort_expects_back() -> None:
@@ -272,7 +277,7 @@ def test_what_nobody_waits_for_any_more_is_out_of_the_lane() -> None:
 def test_reservation_that_comes_soon_keeps_a_node_from_long_jobs() -> None:
     book, _ = site(1)
     taken = busy(book)
-    taken.take(Taken(node=0, start_s=30, end_s=60))
+    taken.take(Taken(nodes=(0,), start_s=30, end_s=60))
 
     assert taken.free_from(0, 1, 0, 30) == 0
     assert taken.free_from(0, 1, 0, 31) == 60
@@ -282,7 +287,7 @@ def test_reservation_that_comes_soon_keeps_a_node_from_long_jobs() -> None:
 def test_job_is_led_although_the_first_nodes_are_taken_when_its_image_comes() -> None:
     """More nodes than are examined are free for now, and not for long enough after the transfer."""
     book, lane = site(80)
-    soon = [Taken(node=node, start_s=LIMIT_S + 5, end_s=FOREVER) for node in range(79)]
+    soon = [Taken(nodes=(node,), start_s=LIMIT_S + 5, end_s=FOREVER) for node in range(79)]
     taken = BusyForecast(book.timeline.layout, [row.capacity for row in book.timeline.rows], soon)
 
     assert way(book, lane, taken, wish(book)).nodes == (79,)

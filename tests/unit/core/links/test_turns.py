@@ -31,16 +31,16 @@ def carried_out(lane: BestEffortLink) -> list[tuple[int, int]]:
     found, sent_bytes = [], 0
     while lane.waiting:
         cargo = lane.begin(0)
-        while lane.running is cargo:
+        while cargo is not None and cargo in lane.running:
             step_bytes = min(cargo.left_bytes, TURN_BYTES)
             sent_bytes += step_bytes
             lane.moved(cargo, cargo.left_bytes - step_bytes)
-            lane.charge(step_bytes)
+            lane.charge(cargo, step_bytes)
             if not cargo.left_bytes:
                 found.append((cargo.number, sent_bytes))
                 lane.arrive(cargo, cargo.nodes[0])
-            elif lane.is_turn_over:
-                lane.give_way()
+            elif lane.is_turn_over(cargo):
+                lane.give_way(cargo)
     return found
 
 
@@ -99,10 +99,12 @@ def test_long_transfer_gives_way_after_its_turn_and_goes_on() -> None:
 
 def test_transfer_that_is_held_up_does_not_count_for_the_turns_of_others() -> None:
     lane = filled([(1, 100), (2, 100), (2, 100)])
-    lane.begin(0)
-    lane.set_aside()
-    lane.begin(0)
-    lane.charge(500)
+    held_up = lane.begin(0)
+    assert held_up is not None
+    lane.set_aside(held_up)
+    running = lane.begin(0)
+    assert running is not None
+    lane.charge(running, 500)
     ((_, cargo),) = lane.add(image("new", 100), [9])
     lane.join(cargo, 3)
 
@@ -132,12 +134,13 @@ def test_no_user_is_ahead_of_another_who_waits_by_more_than_two_turns(jobs: list
     user_of = {-number: user for number, (user, _) in enumerate(jobs, start=1)}
     while len({user_of[each.number] for each in lane.waiting}) == len(had):
         cargo = lane.begin(0)
+        assert cargo is not None
         step_bytes = min(cargo.left_bytes, TURN_BYTES)
         lane.moved(cargo, cargo.left_bytes - step_bytes)
-        lane.charge(step_bytes)
+        lane.charge(cargo, step_bytes)
         had[user_of[cargo.number]] += step_bytes
         if cargo.left_bytes:
-            lane.give_way()
+            lane.give_way(cargo)
         else:
             lane.arrive(cargo, cargo.nodes[0])
 

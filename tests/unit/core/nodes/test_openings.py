@@ -14,7 +14,7 @@ CPUS = 4
 
 takings = st.builds(
     lambda node, start_s, length_s, amount: Taken(
-        node=node, start_s=start_s, end_s=start_s + length_s, amount=amount
+        nodes=(node,), start_s=start_s, end_s=start_s + length_s, amount=amount
     ),
     st.integers(0, NODES - 1),
     st.integers(0, 60),
@@ -37,7 +37,7 @@ def site() -> BusyForecast:
 
 
 def once_a_node(taken: list[Taken]) -> tuple[Taken, ...]:
-    return tuple({each.node: each for each in taken}.values())
+    return tuple({each.nodes: each for each in taken}.values())
 
 
 @settings(max_examples=150, deadline=None)
@@ -82,7 +82,7 @@ def test_nodes_that_were_not_asked_for_are_left_out() -> None:
 
 def test_what_is_forgotten_is_free_again() -> None:
     busy = site()
-    busy.know("job 1", (Taken(node=0, start_s=0, end_s=50),))
+    busy.know("job 1", (Taken(nodes=(0,), start_s=0, end_s=50),))
     taken = busy.free_from(0, CPUS, 0, 10)
     busy.know("job 1", ())
 
@@ -91,8 +91,8 @@ def test_what_is_forgotten_is_free_again() -> None:
 
 def test_what_is_expected_gives_way_to_nothing_that_is_known() -> None:
     busy = site()
-    busy.know("job 1", (Taken(node=0, start_s=0, end_s=50),))
-    busy.take(Taken(node=0, start_s=50, end_s=80))
+    busy.know("job 1", (Taken(nodes=(0,), start_s=0, end_s=50),))
+    busy.take(Taken(nodes=(0,), start_s=50, end_s=80))
     before = busy.free_from(0, CPUS, 0, 10)
     busy.expect_nothing()
 
