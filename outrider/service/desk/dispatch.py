@@ -184,6 +184,12 @@ class RequestDispatch:
                 return self._options_searched(way, judged, program)
             return self._searched(request, wish, judged, program)
         assert live is not None
+        return self._changed(live, wish, request, caller, program)
+
+    def _changed(
+        self, live: Live, wish: Wish, request: Modify, caller: Caller, program: PolicyRefusal | None
+    ) -> Answer | OfferSearch:
+        """What became of a change; if it is refused, it is looked for when it could begin."""
         changed = self._modify(live, wish, request, program)
         if isinstance(changed, Trouble):
             return changed
