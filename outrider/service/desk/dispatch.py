@@ -15,6 +15,7 @@ from outrider.service.answers.leases import EventTaken
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.jobs.interruption import machine_orders
 from outrider.service.desk.leases.early_starts import renewed_from, without
+from outrider.service.desk.leases.negotiation import UNSEARCHED
 from outrider.service.desk.leases.offer_searches import OfferSearch, Slices
 from outrider.service.desk.leases.options import ChosenWay, chosen_way, with_starts
 from outrider.service.desk.leases.pieces import PiecesAdmission
@@ -199,7 +200,7 @@ class RequestDispatch:
         slices = self._change_slices(wish, changed.decision, changed.rejected)
         if request.key and not request.is_plan:
             slices = self._remembered(request, caller, slices)
-        return OfferSearch(decision=changed.decision, slices=slices)
+        return OfferSearch(decision=_unsearched(changed.decision), slices=slices)
 
     def _searched(
         self, request: Reserve, wish: Wish, judged: Judged, program: PolicyRefusal | None
@@ -221,7 +222,7 @@ class RequestDispatch:
         request, slices = way.request, self._option_slices(way, judged, program)
         if request.key and not request.is_plan:
             slices = self._remembered(request, way.wish.caller, slices)
-        return OfferSearch(decision=judged.decision, slices=slices)
+        return OfferSearch(decision=_unsearched(judged.decision), slices=slices)
 
     def _option_slices(self, way: ChosenWay, judged: Judged, program: PolicyRefusal | None) -> Slices:
         parts = self._parts
@@ -449,6 +450,13 @@ class RequestDispatch:
             text=write_decision(decision),
             at_s=self.site.now_s,
         )
+
+
+def _unsearched(decision: Decision) -> Decision:
+    """What is answered if a search is not made."""
+    if decision.result == "accepted":
+        return decision
+    return replace(decision, notes=(*decision.notes, UNSEARCHED))
 
 
 def _canceller(live: Live, caller: Caller) -> str:
