@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from outrider.core.model import Node
+from outrider.core.nodes import late_rows
 from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.free_masks import FreeMasks
 from outrider.core.nodes.free_runs import FreeRuns, RoomsFrom
-from outrider.core.nodes.late_rows import LateRows
 from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
 from outrider.core.nodes.total_use import TotalsMark, TotalUse
 
@@ -62,7 +62,7 @@ class SiteTimeline:
         """Of what was before nobody is told."""
         self._whole = 0 if is_tidy or len(self.by_capacity) > 1 else self.rows[0].capacity
         """All of a node, where all are alike and are often taken as a whole; else 0."""
-        self.late = LateRows(self.rows) if self._whole else None
+        self.late = late_rows.LateRows(self.rows) if self._whole else None
         if self.late is not None:
             self.rows = self.late
         # Of a table that is asked for early starts.
