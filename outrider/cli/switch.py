@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from outrider.cli.arguments import Parser, Subparsers
 from outrider.cli.asking.session import add_asking, session
 from outrider.cli.errors import InputError
+from outrider.cli.output import complete_file
 
 if TYPE_CHECKING:
     from outrider.service.answers.switch import SwitchView
@@ -21,7 +22,7 @@ examples:
   outrider switch plan
   outrider switch plan --explain 4711
   outrider switch run --fence 4711=n2 --fence 4712=n1
-  outrider switch show
+  outrider switch show --svg switch.svg
 """
 _DRAIN = """For administrators, with Slurm. The node has to take no jobs any more: drain it in Slurm first.
 Machines of jobs with run: vm are saved and go on elsewhere; each is named with the pause that is expected.
@@ -49,7 +50,8 @@ def add(commands: Subparsers) -> None:
             "--fence", action="append", default=[], metavar="JOB=NODE", help="a job's machine is to be there"
         )
         parser.add_argument("--explain", default="", metavar="JOB", help="say why it is moved or not")
-    add_asking(below, "show", show, "show the switch that goes on, or the last one", _SWITCH)
+    parser = add_asking(below, "show", show, "show the switch that goes on, or the last one", _SWITCH)
+    parser.add_argument("--svg", metavar="FILE", help="draw it, too: nodes downwards, time to the right")
     parser = add_asking(commands, "drain", drain, "empty nodes of machines (as outrider nodes drain)", _DRAIN)
     parser.add_argument("nodes", metavar="NODES", help="these nodes: n[1-4,7]")
     parser.add_argument("--live", action="store_true", help="move what runs there; needed")
@@ -68,8 +70,20 @@ def show(arguments: argparse.Namespace) -> None:
     from outrider.service.answers.switch import SwitchView
 
     asking = session(arguments)
-    if (found := asking.shown(SwitchView, asking.client.get("/v1/switch"))) is not None:
+    answer = asking.client.get("/v1/switch")
+    if arguments.svg:
+        _draw(asking.read(SwitchView, answer), arguments.svg)
+    if (found := asking.shown(SwitchView, answer)) is not None:
         print(screen(found))
+
+
+def _draw(found: SwitchView, path: str) -> None:
+    from outrider.cli.asking.display.switch_picture import picture
+
+    if found.begun_s is None:
+        raise InputError("--svg: there was no switch yet")
+    with complete_file(path) as beside:
+        beside.write_text(picture(found))
 
 
 def drain(arguments: argparse.Namespace) -> None:

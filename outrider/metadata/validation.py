@@ -27,7 +27,9 @@ Schema = Mapping[str, object]
 class Section(BaseModel):
     """A mapping of a file: only the keys it knows, and no conversion that nobody asked for."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,6 +15,9 @@ from cachemgr.base.shares import Share
 from cachemgr.protocol import JOB_OWNER as JOB_OWNER
 from cachemgr.protocol import Readers as Readers
 from outrider.core.model import ImagePart, Workspace
+from outrider.core.switch.model import Situation
+from outrider.core.switch.planner import NoSwitch, Switch
+from outrider.core.switch.rules import PlacementRules
 from outrider.metadata.decision import Allowed, PolicyRefusal, Requester
 from outrider.metadata.notation.events import EventSpec
 from outrider.metadata.policies import ExternalSection
@@ -342,7 +345,17 @@ class TellUser:
     """When the job is expected to start, if it is held and that is known."""
 
 
-Call = Look | Carry | TellNode | AskProgram | AskEvent | ResolveImage | DropLookup | TellUser
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanMoves:
+    """Plan a switch of the whole site: a `Switch`, or NoSwitch. `number` tells one from another."""
+
+    number: int
+    situation: Situation
+    queue: tuple[int, ...]
+    rules: PlacementRules
+
+
+Call = Look | Carry | TellNode | AskProgram | AskEvent | ResolveImage | DropLookup | TellUser | PlanMoves
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -363,7 +376,18 @@ class FoundImage:
     """When its address or the key to it expires: it has to be on its nodes by then."""
 
 
-Result = Sight | NodeReport | Allowed | PolicyRefusal | EventAnswer | FoundImage | Exception | None
+Result = (
+    Sight
+    | NodeReport
+    | Allowed
+    | PolicyRefusal
+    | EventAnswer
+    | FoundImage
+    | Switch
+    | NoSwitch
+    | Exception
+    | None
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

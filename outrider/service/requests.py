@@ -266,7 +266,7 @@ class ShowSwitch:
     """The switch that goes on, or the last one (administrators)."""
 
 
-MachineRequest = SuspendJob | ResumeJob | MigrateJob | DecideSwitch
+MachineRequest = SuspendJob | ResumeJob | MigrateJob
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

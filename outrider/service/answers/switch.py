@@ -19,6 +19,11 @@ class SwitchStep:
     target: str
     pause_s: int
     state: Literal["waits", "runs", "done", "left to the batch system"]
+    asked_s: int | None = None
+    done_s: int | None = None
+    """When it was seen to be done: what is moved is on its new node, and waits for its start there."""
+    back_s: int | None = None
+    """When a machine that was moved or resumed was seen to run again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -39,7 +39,7 @@ from outrider.service.desk.views.reservations import ReservationViews
 from outrider.service.desk.views.site import SiteViews
 from outrider.service.desk.views.transfers import TransferViews
 from outrider.service.meter import Log, Meter
-from outrider.service.ports import AskEvent, Call, NodeRoom, ResolveImage, Result, TellUser
+from outrider.service.ports import AskEvent, Call, NodeRoom, PlanMoves, ResolveImage, Result, TellUser
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,6 +108,8 @@ class DeskComponents:
             self.jobs.told(call, result)
         elif isinstance(call, AskEvent):
             self.opening.heard(call, result)
+        elif isinstance(call, PlanMoves):
+            self.switches.heard(call, result)
 
     def turn(self, topic: Topic, subject: str) -> None:
         """Something is due."""

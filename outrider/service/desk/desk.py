@@ -37,19 +37,12 @@ from outrider.service.desk.state.site import Site
 from outrider.service.desk.status import status_of
 from outrider.service.desk.views.shares import shares_of
 from outrider.service.meter import Log, Meter
-from outrider.service.ports import (
-    AskProgram,
-    Call,
-    Carry,
-    Finished,
-    Look,
-    NodeReport,
-    TellNode,
-)
+from outrider.service.ports import AskProgram, Call, Carry, Finished, Look, NodeReport, TellNode
 from outrider.service.requests import (
     Asked,
     BeginSubmission,
     Cancel,
+    DecideSwitch,
     EndSubmission,
     MachineRequest,
     Reconcile,
@@ -146,11 +139,12 @@ class Desk:
             self._flush()
             calls = [*programs, *self._calls()]
         except StoreError as error:
+            planned = [] if self._parts is None else self._parts.switches.give_up()
             self._broken(error)
             trouble = trouble_of(error)
             asked = [event] if isinstance(event, Asked) else []
             tickets = {each.ticket for each in (*asked, *self._inquiries.give_up())}
-            tickets.update(each.ticket for each in replies)
+            tickets.update(each.ticket for each in (*replies, *planned))
             found = [Replied(ticket=ticket, answer=trouble) for ticket in sorted(tickets)]
             return Outcome(replies=(*found, *self._searches.give_up()))
         begins = self._parts.site.begins() if self._parts is not None else ()
@@ -182,6 +176,9 @@ class Desk:
 
     def _asked(self, asked: Asked, programs: list[AskProgram]) -> None:
         if self._searches.join(asked):
+            return
+        if isinstance(asked.request, DecideSwitch) and self._dispatch is not None:
+            self._replies += self._dispatch.switch(asked, self._store_trouble)
             return
         answer = self._answer(asked, None, is_judged=False)
         if isinstance(answer, AskProgram):
@@ -247,6 +244,7 @@ class Desk:
                 self._decide(inquiry)
         elif self._parts is not None:
             self._parts.heard(call, result)
+            self._replies += self._parts.switches.replies()
 
     def _judged(self, call: AskProgram, result: object) -> None:
         """The site's own program has said what it thinks of a request."""
@@ -431,6 +429,7 @@ class Desk:
             calls += parts.jobs.lookups()
             calls += parts.jobs.notes.calls(self._now_s)
             calls += parts.opening.sources.calls()
+            calls += parts.switches.calls()
         return calls
 
     def _flush(self) -> None:
@@ -455,6 +454,8 @@ class Desk:
 
     def _read(self) -> None:
         self._replies += self._searches.give_up()
+        if self._parts is not None:
+            self._replies += self._parts.switches.give_up()
         self._parts = self._dispatch = None
         self._seen_nodes = ()
         try:

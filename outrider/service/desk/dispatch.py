@@ -9,7 +9,15 @@ from outrider.metadata.conversion import deployment_of
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
-from outrider.service.answers import Answer, Decision, JobDetails, ReservationList, TransferList, Trouble
+from outrider.service.answers import (
+    Answer,
+    Decision,
+    JobDetails,
+    Replied,
+    ReservationList,
+    TransferList,
+    Trouble,
+)
 from outrider.service.answers.leases import EventTaken, OptionView
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.jobs.interruption import machine_orders
@@ -33,7 +41,6 @@ from outrider.service.requests import (
     AskStart,
     Caller,
     Cancel,
-    DecideSwitch,
     Explain,
     ListDecisions,
     ListImages,
@@ -278,13 +285,17 @@ class RequestDispatch:
         """Suspend a job's machine, or let it go on; how the job stands."""
         if store_trouble:
             return Trouble(code="unavailable", message=store_trouble)
-        if isinstance(request, DecideSwitch):
-            return self._parts.switches.decide(request, caller)
         done = machine_orders.order(self.site, self._parts.jobs.entries, request, caller)
         if isinstance(done, Trouble):
             return done
         details = self._parts.job_views.details(ShowJob(job=request.job), caller)
         return replace(details, moves=done) if isinstance(details, JobDetails) else details
+
+    def switch(self, asked: Asked, store_trouble: str) -> list[Replied]:
+        """Have a switch planned: it is answered when the plan has been made, or now if there will be none."""
+        trouble = Trouble(code="unavailable", message=store_trouble) if store_trouble else None
+        trouble = trouble or self._parts.switches.decide(asked)
+        return [] if trouble is None else [Replied(ticket=asked.ticket, answer=trouble)]
 
     def _judged(
         self, request: Reserve, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool

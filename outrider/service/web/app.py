@@ -9,6 +9,7 @@ from typing import cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -27,6 +28,7 @@ from outrider.service.web.routes.looking import looking_routes
 from outrider.service.web.routes.page import page_routes
 from outrider.service.web.routes.probes import probe_routes
 from outrider.service.web.routes.reservations import reservation_routes
+from outrider.service.web.routes.routing import ServedRoute
 from outrider.service.web.routes.submissions import submission_routes
 from outrider.service.web.routes.switches import switch_routes
 
@@ -59,8 +61,8 @@ def make_app(
     return gate
 
 
-def make_api(asker: Asker, closers: list[Callable[[], None]]) -> FastAPI:
-    """The routes alone, for requests that have passed the gate."""
+def make_api(asker: Asker, closers: list[Callable[[], None]], route: type[APIRoute] = ServedRoute) -> FastAPI:
+    """The routes alone, for requests that have passed the gate. `APIRoute` itself describes answers, too."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -72,21 +74,21 @@ def make_api(asker: Asker, closers: list[Callable[[], None]]) -> FastAPI:
         title="Outrider",
         summary="Advance reservations with their images on the nodes in time.",
         version=API_VERSION,
-        openapi_url="/openapi.json",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
     )
     for routes in (
-        reservation_routes(asker),
-        looking_routes(asker),
-        submission_routes(asker),
-        job_routes(asker),
-        login_routes(asker),
-        administration_routes(asker),
-        switch_routes(asker),
-        probe_routes(asker),
+        reservation_routes(asker, route),
+        looking_routes(asker, route),
+        submission_routes(asker, route),
+        job_routes(asker, route),
+        login_routes(asker, route),
+        administration_routes(asker, route),
+        switch_routes(asker, route),
+        probe_routes(asker, route),
         page_routes(),
     ):
         api.include_router(routes)

@@ -6,6 +6,8 @@ import json
 import sys
 from typing import cast
 
+from fastapi.routing import APIRoute
+
 from outrider.service.front import Front
 from outrider.service.web.app import make_api
 from outrider.service.web.asking import Asker
@@ -15,7 +17,7 @@ from outrider.service.web.limits import Limits
 def describe() -> str:
     # Nothing is asked, so nothing has to be behind the routes.
     asker = Asker(cast(Front, None), Limits())
-    return json.dumps(make_api(asker, []).openapi(), indent=2, sort_keys=True) + "\n"
+    return json.dumps(make_api(asker, [], APIRoute).openapi(), indent=2, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":

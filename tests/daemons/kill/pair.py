@@ -199,7 +199,7 @@ class Pair:
                 words = [f"{each.name}: {each.victim.last_words()}" for each in self.heads]
                 raise Trouble("\n".join(["nobody leads", *words, self.server.log()[-2_000:]]))
             self.revive()
-            CLOCK.sleep(0.05)
+            CLOCK.sleep(0.1)
         return found[0]
 
     def revive(self) -> None:

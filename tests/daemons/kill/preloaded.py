@@ -10,10 +10,25 @@ imports, most of the time that a start takes; killing it there is left to servic
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from importlib import import_module
 
 from outrider.service.daemon.main import main
+
+# What `main` imports once it has understood its options, and what is imported when it is first needed.
+LATE = (
+    "outrider.service.daemon.capabilities",
+    "outrider.service.daemon.configuration.files",
+    "outrider.service.daemon.life",
+    "outrider.service.daemon.world.backends",
+    "outrider.store.postgresql",
+    "pydantic.v1",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.asyncio",
+    "uvicorn.protocols.http.h11_impl",
+)
 
 
 def serve(log: str, *options: str) -> int:
@@ -50,6 +65,9 @@ def answer(line: str) -> int:
 
 
 if __name__ == "__main__":
+    for name in LATE:
+        import_module(name)
+    gc.freeze()
     for line in sys.stdin:
         sys.stdout.write(f"{answer(line)}\n")
         sys.stdout.flush()

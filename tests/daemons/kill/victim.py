@@ -18,6 +18,7 @@ from pathlib import Path
 
 from cachemgr.base.clock import SystemClock
 from tests.repository import ROOT
+from tests.waiting import awaited
 
 CLOCK = SystemClock()
 PATIENCE_S = 60.0
@@ -197,11 +198,8 @@ class Victim:
             return {}
 
     def eventually(self, what: str, is_so: Callable[[], object], within_s: float = PATIENCE_S) -> None:
-        until_s = CLOCK.monotonic_s() + within_s
-        while not is_so():
-            if CLOCK.monotonic_s() > until_s:
-                raise Trouble(f"never: {what}\n{self.last_words()}")
-            CLOCK.sleep(0.02)
+        if not awaited(is_so, within_s):
+            raise Trouble(f"never: {what}\n{self.last_words()}")
 
     def last_words(self, letters: int = 3_000) -> str:
         return self.log.read_text(errors="replace")[-letters:] if self.log.exists() else ""

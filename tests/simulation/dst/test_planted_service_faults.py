@@ -15,20 +15,41 @@ from tests.simulation.dst.simulation import simulate
 
 MOST_SEEDS = 300
 CALM_FIRST = sorted(range(MOST_SEEDS), key=lambda seed: not draw(Random(seed)).is_calm)
-FOUND_BEFORE = (20, 17, 14, 13, 11, 9, 162, 100, 22)
-"""These seeds have found faults that others before them did not; they are tried first, to save a minute."""
+FOUND_BY = {
+    "takes_all_for_preemptible": 0,
+    "answers_before_writing": 1,
+    "ignores_lost_reservation": 14,
+    "plans_for_good": 22,
+    "loses_transfers_at_birth": 14,
+    "gives_no_alarm": 14,
+    "never_mends": 17,
+    "waits_for_lost_looks": 17,
+    "keeps_memory_after_failure": 14,
+    "ends_too_early": 14,
+    "forgets_decisions": 14,
+    "forgets_held_jobs": 100,
+    "crowds_out_deadlines": 162,
+    "does_not_slow_down": 162,
+    "holds_deadlines_back": 100,
+    "slows_both_down": 100,
+    "lets_nobody_go": 100,
+    "requeues_by_and_by": 100,
+}
+"""What finds a fault today is tried first, to save a minute; those not named are found by the very first."""
+FOUND_BEFORE = tuple(dict.fromkeys((20, *FOUND_BY.values())))
 LATE = LATE_PLANTS if os.environ.get(LONG) else LATE_PLANTS[::2]
 
 
-def seeds(rest: Iterable[int]) -> Iterator[int]:
-    yield from FOUND_BEFORE
-    yield from (seed for seed in rest if seed not in FOUND_BEFORE)
+def seeds(plant: Plant, rest: Iterable[int]) -> Iterator[int]:
+    yield from dict.fromkeys((FOUND_BY.get(plant.__name__, FOUND_BEFORE[0]), *FOUND_BEFORE, *rest))
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_planted_fault_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    found = next((seed for seed in seeds(range(MOST_SEEDS)) if simulate(seed, is_harsh=True).violation), None)
+    found = next(
+        (seed for seed in seeds(plant, range(MOST_SEEDS)) if simulate(seed, is_harsh=True).violation), None
+    )
 
     assert found is not None, f"{plant.__doc__} That was not found in {MOST_SEEDS} seeds"
 
@@ -39,6 +60,6 @@ def test_planted_fault_that_makes_deadlines_late_is_found(
 ) -> None:
     """In worlds in which little goes wrong: in others much may be late."""
     plant(monkeypatch)
-    found = next((seed for seed in seeds(CALM_FIRST) if simulate(seed).violation), None)
+    found = next((seed for seed in seeds(plant, CALM_FIRST) if simulate(seed).violation), None)
 
     assert found is not None, f"{plant.__doc__} That was not found in {MOST_SEEDS} seeds"

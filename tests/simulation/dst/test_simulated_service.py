@@ -24,6 +24,7 @@ A_PART = 20
 FIRST_AND_LAST = 12
 SOMEBODY_MOVES = 39
 """A world in which a lease with a deadline makes way for others."""
+OTHER_HASH_SEED = "1" if os.environ.get("PYTHONHASHSEED") == "0" else "0"
 PRINT_DIGESTS = f"""
 from tests.simulation.dst.simulation import simulate
 for seed in range({FIRST_AND_LAST}):
@@ -85,7 +86,7 @@ def digests(hash_seed: str) -> list[str]:
 
 
 def test_seed_gives_the_same_run_under_any_hash_seed() -> None:
-    one, other = digests("0"), digests("1")
+    one, other = digests(OTHER_HASH_SEED), [run.digest for run in part(0)[:FIRST_AND_LAST]]
 
     assert len(set(one)) == FIRST_AND_LAST
     assert one == other

@@ -25,6 +25,7 @@ from outrider.service.ports import (
     ImageTrouble,
     Look,
     NodeTrouble,
+    PlanMoves,
     ResolveImage,
     Result,
     TellNode,
@@ -73,8 +74,8 @@ class Wire:
             self._judge(call, deliver)
         elif isinstance(call, ResolveImage):
             self._resolve(call, deliver)
-        elif isinstance(call, AskEvent):
-            # No reservation here waits for one.
+        elif isinstance(call, (AskEvent, PlanMoves)):
+            # No reservation here waits for an event, and nobody asks for a switch.
             raise AssertionError(call)
         elif isinstance(call, DropLookup):
             # What was asked is answered all the same: nobody may mind.

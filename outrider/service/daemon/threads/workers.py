@@ -24,6 +24,7 @@ from outrider.service.daemon.measures.gauges import PoolGauges
 from outrider.service.daemon.measures.nodeshares import NodeShares
 from outrider.service.daemon.threads.events import ask_event
 from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups
+from outrider.service.daemon.threads.planning import planned_apart
 from outrider.service.daemon.world.world import World
 from outrider.service.desk.batch.job_effects import is_move, moved_by
 from outrider.service.front import Busy, NotDone
@@ -42,6 +43,7 @@ from outrider.service.ports import (
     Look,
     NodeReport,
     NodeTrouble,
+    PlanMoves,
     ResolveImage,
     Result,
     Sign,
@@ -114,6 +116,7 @@ class Workers:
             kept=KEPT,
             kept_threads=1,
         )
+        self._planner = Crew("the planner", 1, clock=clock, timeout_s=call_timeout_s)
         self._lookups = Lookups(world.resolve, clock=clock, log=log, effort=effort)
         self._asked: dict[ResolveImage, Lookup] = {}
         """What is being looked up for jobs."""
@@ -133,6 +136,8 @@ class Workers:
                 crew, to, owner = self._programs, "program", call.uid
             case Carry(effect=effect) if is_move(effect):
                 crew, to = self._nodes, "node"
+            case PlanMoves():
+                crew, to = self._planner, "planner"
             case Look() | Carry() | TellUser():
                 crew, to = self._rms, "rms"
             case ResolveImage():
@@ -190,6 +195,7 @@ class Workers:
             ("node", self._nodes),
             ("rms", self._rms),
             ("program", self._programs),
+            ("planner", self._planner),
             ("lookup", self._lookups),
         ):
             if given_up := crew.expire():
@@ -201,7 +207,7 @@ class Workers:
 
     def close(self) -> None:
         """Begin nothing any more. What is under way ends with the process at the latest."""
-        for crew in (self._lookups, self._programs, self._nodes, self._rms):
+        for crew in (self._lookups, self._programs, self._planner, self._nodes, self._rms):
             crew.close()
 
     def shares(self) -> list[Share]:
@@ -261,6 +267,8 @@ class Workers:
                     return ask_event(call)
                 case AskProgram():
                     return self._ask_program(call)
+                case PlanMoves():
+                    return planned_apart(call)
                 case TellUser():
                     self._world.rms.note(call.job, call.text, call.start_s)
                     return None

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from outrider.core.model import Image, ImagePart
@@ -143,8 +144,9 @@ def write_document(document: Document) -> str:
     return _write(document)
 
 
+@lru_cache(maxsize=1024)
 def read_document(text: str) -> Document:
-    """What `write_document` wrote. Raises StoreError."""
+    """What `write_document` wrote, kept: the desk asks at each event. Raises StoreError."""
     with _told("what a user asked for"):
         found = _read(text)
         readers = found["readers"]

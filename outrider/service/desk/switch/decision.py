@@ -25,6 +25,16 @@ class DecidedStep:
     state: str = "waits"
     looks: int = 0
     """How often it was not done although nothing is under way for it."""
+    asked_s: int = 0
+    done_s: int | None = None
+    """When it was seen to be done: what is moved is on its new node, and waits for its start there."""
+    back_s: int | None = None
+    """When a machine that was moved or resumed was seen to run again."""
+
+    @property
+    def is_away(self) -> bool:
+        """Whether its machine is to run and does not yet."""
+        return self.kind in ("migrate", "resume") and self.back_s is None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +55,8 @@ class SwitchDecision:
     fences: dict[str, str] = field(default_factory=dict)
     attempts: int = 1
     """How often it was planned: an action that fails leads to a new plan from there."""
+    wants_plan: bool = False
+    """Whether an action has failed, and the new plan is not there yet."""
     asleep: tuple[str, ...] = ()
     moved: dict[str, int] = field(default_factory=dict)
     acted: tuple[int, ...] = ()

@@ -81,12 +81,29 @@ class _Fleet:
         self._resting = frozenset(resting)
         self._place = {node.name: number for number, node in enumerate(sight.nodes)}
         self._on = self._images_on()
+        self._asked = site.store.waiting_subjects()
         self._kept: dict[str, str] = {}
         for job in self._jobs:
             if reason := self._reason(job):
                 self._kept[job.key] = reason
         # What cannot leave a node that is to be empty is no part of the plan: it says so.
         self._jobs = [job for job in self._jobs if not (job.key in self._kept and self._leaves(job))]
+        self._used: dict[str, list[int]] = {}
+        """By node, what these jobs have of it."""
+        self._others: dict[str, list[int]] = {}
+        own = {job.key for job in self._jobs}
+        for job in sight.jobs:
+            found = self._used if job.key in own else self._others
+            for name in job.nodes:
+                row = found.setdefault(name, [0, 0])
+                for resource, amount in enumerate(_demand(job)):
+                    row[resource] += amount
+        self._booked = {
+            name
+            for live in site.live.values()
+            if live.reservation.start_s <= site.now_s
+            for name in live.nodes
+        }
 
     def made(self) -> Fleet:
         self._check()
@@ -100,11 +117,11 @@ class _Fleet:
         for number, job in enumerate(self._jobs):
             standing, at = self._standing(job)
             (waiting if standing is MachineStanding.WAITING else going_on).append(number)
-            may = frozenset(self._place[name] for name in self._may_be_on(job, at) if name in self._place)
+            may = self._fence(job, at)
             for place in at or (NOWHERE,) * job.nodes_wanted:
                 if job.key in self._kept:
                     keep.add(len(machines))
-                else:
+                elif may is not None:
                     fence[len(machines)] = may
                 name = job.key if job.nodes_wanted == 1 else f"{job.key}.{len(machines)}"
                 image = self._images.get(job.key)
@@ -142,6 +159,8 @@ class _Fleet:
                 raise NoFleet(f"there is no node {node}")
         if unknown := sorted(self._drained - self._place.keys()):
             raise NoFleet(f"there is no node {unknown[0]}")
+        if len(self._closed()) == len(self._place):
+            raise NoFleet("no node is left that could take a machine: each is down or is to be empty")
         if not self._jobs:
             raise NoFleet("no job runs in a virtual machine that can be saved (run: vm)")
         if len(self._jobs) > MOST_MACHINES:
@@ -170,7 +189,7 @@ class _Fleet:
             return (
                 f"it was suspended by hand on {', '.join(job.saved_on)} (outrider migrate, outrider resume)"
             )
-        if self._site.store.waiting_effects(machine_of(job.key), most=1):
+        if machine_of(job.key) in self._asked:
             return "it is being suspended or moved"
         if not job.elsewhere:
             return "the batch system, its partition or its user's wishes allow it no other node"
@@ -180,6 +199,14 @@ class _Fleet:
 
     def _leaves(self, job: RmsJob) -> bool:
         return not self._drained.isdisjoint(job.nodes or job.saved_on)
+
+    def _fence(self, job: RmsJob, at: tuple[str, ...]) -> frozenset[int] | None:
+        """The nodes on which it may run; None if these are all, since sets of all nodes for all machines take
+        longer to make than a plan."""
+        names = self._may_be_on(job, at)
+        if len(names) >= len(self._place):
+            return None
+        return frozenset(self._place[name] for name in names if name in self._place)
 
     def _may_be_on(self, job: RmsJob, at: tuple[str, ...]) -> tuple[str, ...]:
         if job.key in self._fences:
@@ -199,22 +226,10 @@ class _Fleet:
     def _node(self, node: RmsNode) -> SwitchNode:
         """What machines can have of a node: what other jobs leave. One that takes no jobs, or that is
         reserved now, gives what the machines there have, and no more."""
-        left = [*_amounts(dict(node.capacity.amounts))]
-        own = {job.key for job in self._jobs}
-        used = [0] * len(left)
-        for job in self._sight.jobs:
-            if node.name in job.nodes:
-                each = _demand(job)
-                for resource, amount in enumerate(each):
-                    if job.key in own:
-                        used[resource] += amount
-                    else:
-                        left[resource] -= amount
-        is_booked = any(
-            node.name in live.nodes and live.reservation.start_s <= self._site.now_s
-            for live in self._site.live.values()
-        )
-        if is_booked or node.state is not NodeState.UP:
+        used, others = self._used.get(node.name, [0, 0]), self._others.get(node.name, [0, 0])
+        whole = _amounts(dict(node.capacity.amounts))
+        left = [amount - taken for amount, taken in zip(whole, others, strict=True)]
+        if node.name in self._booked or node.state is not NodeState.UP:
             left = used
         return SwitchNode(
             name=node.name,

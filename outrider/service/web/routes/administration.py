@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from outrider.service.answers import Reconciled
@@ -13,8 +14,8 @@ from outrider.service.web.requests.bodies import BackupBody
 from outrider.service.web.routes.routing import ERRORS, By, answered
 
 
-def administration_routes(asker: Asker) -> APIRouter:
-    routes = APIRouter(prefix="/v1", responses=ERRORS, tags=["administration"])
+def administration_routes(asker: Asker, route: type[APIRoute]) -> APIRouter:
+    routes = APIRouter(route_class=route, prefix="/v1", responses=ERRORS, tags=["administration"])
 
     @routes.get("/config", response_model=Configuration)
     async def config(caller: By) -> Response:

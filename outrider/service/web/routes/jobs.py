@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from outrider.service.answers import JobDetails, JobList, Verdict
@@ -16,8 +17,8 @@ from outrider.service.web.routes.routing import ERRORS, By, answered
 JobKey = Annotated[str, Path(pattern=JOB, description="the batch system's own name for the job, like 17")]
 
 
-def job_routes(asker: Asker) -> APIRouter:
-    routes = APIRouter(prefix="/v1", responses=ERRORS, tags=["jobs"])
+def job_routes(asker: Asker, route: type[APIRoute]) -> APIRouter:
+    routes = APIRouter(route_class=route, prefix="/v1", responses=ERRORS, tags=["jobs"])
 
     @routes.get("/jobs", response_model=JobList)
     async def jobs(query: Annotated[JobsQuery, Query()], caller: By) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from outrider.service.answers import LoginList, LoginView
@@ -18,8 +19,8 @@ Authorization = Annotated[str, Header(include_in_schema=False)]
 Host = Annotated[str, Query(max_length=260, description="the registry, HOST or HOST:PORT")]
 
 
-def login_routes(asker: Asker) -> APIRouter:
-    routes = APIRouter(prefix="/v1", responses=ERRORS, tags=["logins"])
+def login_routes(asker: Asker, route: type[APIRoute]) -> APIRouter:
+    routes = APIRouter(route_class=route, prefix="/v1", responses=ERRORS, tags=["logins"])
 
     @routes.post("/logins", response_model=LoginView, status_code=201)
     async def log_in(body: LoginBody, caller: By, authorization: Authorization = "") -> Response:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from outrider.service.answers import DecisionList, ImageList, NodeList, TransferList
@@ -51,8 +52,8 @@ Until = Annotated[Instant | None, Query(alias="until", description="seconds sinc
 Nodes = Annotated[HostList, Query(description="a list like n[1-4,7]; empty: nodes with reservations")]
 
 
-def looking_routes(asker: Asker) -> APIRouter:
-    routes = APIRouter(prefix="/v1", responses=ERRORS, tags=["looking"])
+def looking_routes(asker: Asker, route: type[APIRoute]) -> APIRouter:
+    routes = APIRouter(route_class=route, prefix="/v1", responses=ERRORS, tags=["looking"])
     _add_lists(routes, asker)
     _add_report(routes, asker)
     _add_timeline(routes, asker)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from outrider.service.answers import Decision, Explanation, LeaseDetails, ReservationDetails, ReservationList
@@ -36,8 +37,8 @@ from outrider.service.web.requests.understanding import hash_of, understand_chan
 from outrider.service.web.routes.routing import ERRORS, By, Key, OfferName, ReservationName, answered
 
 
-def reservation_routes(asker: Asker) -> APIRouter:
-    routes = APIRouter(prefix="/v1", responses=ERRORS, tags=["reservations"])
+def reservation_routes(asker: Asker, route: type[APIRoute]) -> APIRouter:
+    routes = APIRouter(route_class=route, prefix="/v1", responses=ERRORS, tags=["reservations"])
     _add_asking(routes, asker)
     _add_looking(routes, asker)
     _add_leases(routes, asker)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastapi import APIRouter
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from outrider.metadata.joblines import JobLines, write_job_lines
@@ -34,8 +35,8 @@ class Submitted:
     notes: tuple[str, ...] = ()
 
 
-def submission_routes(asker: Asker) -> APIRouter:
-    routes = APIRouter(prefix="/v1", responses=ERRORS, tags=["submissions"])
+def submission_routes(asker: Asker, route: type[APIRoute]) -> APIRouter:
+    routes = APIRouter(route_class=route, prefix="/v1", responses=ERRORS, tags=["submissions"])
 
     @routes.post("/submissions", response_model=Submitted, status_code=201)
     async def submit(body: SubmitBody, caller: By, key: Key = "") -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from outrider.service.answers.switch import SwitchView
@@ -13,8 +14,8 @@ from outrider.service.web.requests.understanding import understand_nodes
 from outrider.service.web.routes.routing import ERRORS, By, answered
 
 
-def switch_routes(asker: Asker) -> APIRouter:
-    routes = APIRouter(prefix="/v1", responses=ERRORS, tags=["administration"])
+def switch_routes(asker: Asker, route: type[APIRoute]) -> APIRouter:
+    routes = APIRouter(route_class=route, prefix="/v1", responses=ERRORS, tags=["administration"])
 
     @routes.get("/switch", response_model=SwitchView)
     async def show(caller: By) -> Response:

@@ -24,6 +24,7 @@ from tests.daemons.slurm.service.in_machines import (
     with_kernels,
 )
 from tests.daemons.slurm.service.jobs import ended, output, restarts, script, seen, wait_for, wait_in_slurm
+from tests.daemons.slurm.service.switched import Strike, cancel, counts_on, full_pair, steps_of, struck
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +171,30 @@ def test_machine_goes_on_at_another_node_without_a_gap(machines: OutriderSite, i
     assert counted_to(site, job, last), said(site, job)
     assert restarts(site, job) == "Restarts=1"
     assert kept_on(site, source) == kept_on(site, target) == []
+
+
+def test_two_machines_of_full_nodes_change_places_whoever_is_killed(machines: OutriderSite) -> None:
+    """No third node has room: one is saved and goes on where the other was. The service and daemons of nodes
+    are killed meanwhile; the disk of each guest says how far it has counted."""
+    site, last = machines, 40
+    pair = full_pair(site, "swapped", last=last)
+    before = pair.nodes(site)
+
+    strikes = [Strike("source", 1, 0), Strike("service", 2, 0), Strike("target", 3, 0)]
+    found, killed = struck(site, pair, *strikes)
+    after = pair.nodes(site)
+    back = [ended(site, job, BOOT_S) for job in pair.jobs]
+    cancel(site, pair.firm)
+
+    kinds = [(each["stage"], each["kind"], each["state"]) for each in steps_of(found)]
+    assert kinds == [(1, "suspend", "done"), (2, "migrate", "done"), (3, "resume", "done")], found
+    assert (found["state"], killed) == ("done", len(strikes)), found
+    assert after == before[::-1]
+    for job, node in zip(pair.jobs, before[::-1], strict=True):
+        assert counts_on(site, job) == last
+        assert restarts(site, job) == "Restarts=1"
+        assert kept_on(site, node) == []
+    assert {each.state for each in back} == {"COMPLETED"}
 
 
 @pytest.mark.long

@@ -17,6 +17,7 @@ from outrider.metadata.workspace import parse_workspace
 from outrider.rms.base import RmsError, RmsJob, RmsNode, Submission, look
 from outrider.rms.twin import Twin
 from outrider.service.answers import Answer, Decision, ReservationDetails
+from outrider.service.daemon.threads.planning import planned
 from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk, Event, Outcome
 from outrider.service.ports import (
@@ -305,7 +306,7 @@ class Sandbox:
             if isinstance(call, AskProgram):
                 assert self.judge is not None
                 return self.judge(call)
-            return self.tell(call)
+            return self.tell(call) if isinstance(call, TellNode) else planned(call)
         except (RmsError, NodeTrouble, ImageTrouble) as error:
             return error
 

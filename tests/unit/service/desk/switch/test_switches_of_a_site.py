@@ -14,13 +14,14 @@ from outrider.rms.base import JobState, Refused, RmsError, RmsNode
 from outrider.rms.twin import Twin, TwinRules
 from outrider.service.answers import Trouble
 from outrider.service.answers.switch import SwitchView
+from outrider.service.daemon.threads.planning import planned
 from outrider.service.desk.batch.job_effects import is_move, moved_by
 from outrider.service.desk.switch.decision import SwitchDecision, read_switch, write_switch
-from outrider.service.ports import Call, Carry, NodeImage
-from outrider.service.requests import DecideSwitch, Request, ShowSwitch, SuspendJob
+from outrider.service.ports import Call, Carry, Finished, NodeImage, PlanMoves
+from outrider.service.requests import Asked, DecideSwitch, Request, ShowSwitch, SuspendJob
 from outrider.store.errors import Damaged
 from tests.unit.service.desk.jobs.yielding_site import MACHINE, SETTINGS, SETTLED_S, happened
-from tests.unit.service.desk.sandbox import ADMIN, RATE, Sandbox, digest_of
+from tests.unit.service.desk.sandbox import ADMIN, RATE, Pool, Sandbox, digest_of
 
 HALF_MIB, WHOLE_MIB = 32_768, 65_536
 
@@ -311,6 +312,67 @@ def test_site_without_machines_has_no_switch(site: Halls) -> None:
     assert isinstance(answer, Trouble)
     assert "no job runs in a virtual machine" in answer.message
     assert site.switch(ShowSwitch()).state == "none"
+
+
+def test_nobody_waits_while_a_switch_is_planned(site: Halls) -> None:
+    site.machine(HALF_MIB)
+
+    asked = site.desk.handle(Asked(ticket=900, caller=ADMIN, request=DecideSwitch()), site.now_s)
+    (call,) = [each for each in asked.calls if isinstance(each, PlanMoves)]
+    meanwhile = site.switch(ShowSwitch())
+    planned_by = Finished(call=call, result=planned(call))
+    answered = site.desk.handle(planned_by, site.now_s)
+    again = site.desk.handle(planned_by, site.now_s)
+
+    assert asked.replies == again.replies == ()
+    assert meanwhile.state == "none"
+    ((ticket, answer),) = [(each.ticket, each.answer) for each in answered.replies]
+    assert (ticket, getattr(answer, "state", answer)) == (900, "planned")
+
+
+def test_whoever_asked_is_told_if_the_site_changes_while_it_is_planned(site: Halls) -> None:
+    site.machine(HALF_MIB)
+    asked = site.desk.handle(Asked(ticket=900, caller=ADMIN, request=DecideSwitch()), site.now_s)
+    (call,) = [each for each in asked.calls if isinstance(each, PlanMoves)]
+
+    site.rms.world.nodes["n9"] = RmsNode(name="n9", capacity=Resources.of(cpus=8, memory_mib=WHOLE_MIB))
+    site.pools["n9"] = Pool()
+    site.sleep(30)
+    late = site.desk.handle(Finished(call=call, result=planned(call)), site.now_s)
+
+    answer = site.answers[900]
+    assert isinstance(answer, Trouble)
+    assert "loaded anew" in answer.message
+    assert late.replies == ()
+
+
+def test_machine_that_takes_its_disks_time_to_be_saved_has_not_failed(tmp_path: Path) -> None:
+    for site in made(tmp_path, SETTINGS):
+        one, other, fences = swap_of(site)
+        # 64 GiB with 64 MiB/s take 1024 s.
+        site.rms.world.rules = replace(site.rms.world.rules, save_s=1_000)
+
+        site.switch(DecideSwitch(is_plan=False, fences=fences))
+        site.sleep(4_000)
+
+        shown = site.switch(ShowSwitch())
+        assert (shown.state, shown.number) == ("done", 1), shown
+        assert (site.starts(one), site.starts(other)) == (2, 2)
+
+
+def test_switch_goes_on_until_what_it_has_moved_runs_again(site: Halls) -> None:
+    key = site.machine(HALF_MIB)
+    site.rms.outside.drain(site.at(key)[0])
+    site.sleep(30)
+
+    site.switch(DecideSwitch(is_plan=False, drained=site.at(key)))
+    site.sleep(300)
+
+    shown = site.switch(ShowSwitch())
+    (step,) = shown.steps
+    began = happened(site, key, "running")[-1]
+    assert None not in (step.asked_s, step.done_s, step.back_s, shown.ended_s)
+    assert shown.begun_s == step.asked_s < step.done_s <= began <= step.back_s <= shown.ended_s  # type: ignore[operator]
 
 
 def test_decision_is_read_as_it_was_written() -> None:

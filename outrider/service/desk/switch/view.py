@@ -1,0 +1,56 @@
+"""A switch as it is shown, with why a machine moves or does not."""
+
+from __future__ import annotations
+
+from outrider.core.switch.explanation import explain
+from outrider.core.switch.planner import Switch
+from outrider.service.answers.switch import SwitchStep, SwitchView
+from outrider.service.desk.switch.decision import DecidedStep, SwitchDecision
+from outrider.service.desk.switch.fleet import Fleet
+
+
+def explained(fleet: Fleet, switch: Switch, job: str, number: int) -> tuple[str, ...]:
+    """Of a job's first machine."""
+    words = explain(fleet.situation, switch, fleet.rules, number, fleet.queue)
+    return (*words, f"it is not moved: {fleet.kept[job]}") if job in fleet.kept else words
+
+
+def kept_words(fleet: Fleet) -> tuple[str, ...]:
+    return tuple(f"job {job}: {words}" for job, words in sorted(fleet.kept.items()))
+
+
+def view_of(
+    decision: SwitchDecision, explanation: tuple[str, ...], kept: tuple[str, ...], *, is_plan: bool
+) -> SwitchView:
+    """Without what the site's settings say of it."""
+    return SwitchView(
+        state="planned" if is_plan else decision.state or "none",  # type: ignore[arg-type]
+        number=decision.number,
+        by=decision.by,
+        begun_s=None if is_plan or not decision.number else decision.begun_s,
+        ended_s=decision.ended_s,
+        cost_mib=decision.cost_mib,
+        bound_mib=decision.bound_mib,
+        steps=tuple(map(_step, decision.steps)),
+        asleep=decision.asleep,
+        kept=kept,
+        explanation=explanation,
+        words=decision.words,
+        is_consolidating=False,
+        actions_left=0,
+    )
+
+
+def _step(step: DecidedStep) -> SwitchStep:
+    return SwitchStep(
+        stage=step.stage,
+        kind=step.kind,  # type: ignore[arg-type]
+        job=step.job,
+        source=step.source,
+        target=step.target,
+        pause_s=step.pause_s,
+        state="left to the batch system" if step.kind == "run" else step.state,  # type: ignore[arg-type]
+        asked_s=step.asked_s or None,
+        done_s=step.done_s,
+        back_s=step.back_s,
+    )
