@@ -8,6 +8,7 @@ packed (see `capacity`); nodes are numbered in the order given and keep that num
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -17,7 +18,7 @@ from outrider.core.nodes import late_rows
 from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.free_masks import FreeMasks
 from outrider.core.nodes.free_runs import FreeRuns, RoomsFrom
-from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
+from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline, TakenSpan
 from outrider.core.nodes.total_use import TotalsMark, TotalUse
 
 BUCKET_S = 3600
@@ -391,28 +392,28 @@ class SiteTimeline:
         they do not all fit: then nothing is reserved.
         """
         from_s = now_s // BUCKET_S * BUCKET_S
-        taken: dict[int, dict[int, int]] = {}
-        listed: list[tuple[int, int, int]] = []
-        count = len(self.rows)
-        for amounts, start_s, end_s in leases:
-            if end_s <= from_s:
-                continue
-            start_s = max(start_s, from_s)
+        left = [
+            (amounts, max(start_s, from_s), end_s) for amounts, start_s, end_s in leases if end_s > from_s
+        ]
+        left.sort(key=lambda lease: lease[1])
+        taken: defaultdict[int, list[TakenSpan]] = defaultdict(list)
+        for amounts, start_s, end_s in left:
+            span = start_s, end_s, 0
             for number, need in amounts:
-                changes = taken.get(number)
-                if changes is None:
-                    changes = taken[number] = {}
-                changes[start_s] = changes.get(start_s, 0) + need
-                changes[end_s] = changes.get(end_s, 0) - need
-            listed.append((mask_of((number for number, need in amounts if need), count), start_s, end_s))
-        steps = {number: self.rows[number].steps_of(changes) for number, changes in taken.items()}
+                if need != span[2]:
+                    span = start_s, end_s, need
+                taken[number].append(span)
+        steps = {number: self.rows[number].steps_of(spans) for number, spans in taken.items()}
         for number, (times, free) in steps.items():
             self.rows[number].times, self.rows[number].free = times, free
-        for mask, start_s, end_s in listed:
-            self._list(mask, start_s, end_s)
-        for number, changes in taken.items():
+        for amounts, start_s, end_s in left:
+            self._list(mask_of((node for node, need in amounts if need), len(self.rows)), start_s, end_s)
             if self._totals is not None:
-                self._totals.enter(self.rows[number].capacity, changes)
+                given: dict[int, int] = {}
+                for number, need in amounts:
+                    capacity = self.rows[number].capacity
+                    given[capacity] = given.get(capacity, 0) + need
+                self._count(given, start_s, end_s)
         self._instants = sorted(self._begins.keys() | self._ends.keys())
         self._forget_masks()
 
