@@ -100,8 +100,12 @@ bench: $(READY)
 cachemgr.pyz:
 	$(PYTHON) tools/pyz.py $@ --interpreter '$(NODE_PYTHON) -IS' $(if $(BYTECODE_OF),--bytecode-of $(BYTECODE_OF))
 
-# Tools that users submit with, for tests of what they submit: in an environment of their own, made once.
+# Tools that users submit with, for tests of what they submit: in an environment of their own, made once. Users
+# cannot write there, and each of their programs would compile what it imports: the half of its time.
 INTEGRATIONS := build/integrations
+OF_TOOLS := dask_jobqueue, distributed.cli.dask_scheduler, distributed.cli.dask_worker, parsl.executors, \
+            parsl.executors.high_throughput.interchange, parsl.executors.high_throughput.process_worker_pool, \
+            snakemake.cli, submitit
 integrations: $(INTEGRATIONS)/.ready build/accounting/.ready
 
 build/accounting/.ready: tools/accounting.sh
@@ -110,6 +114,7 @@ build/accounting/.ready: tools/accounting.sh
 $(INTEGRATIONS)/.ready: tests/daemons/integrations/requirements.txt
 	$(PYTHON) -m venv $(INTEGRATIONS)
 	$(INTEGRATIONS)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -r $<
+	$(INTEGRATIONS)/bin/python -c 'import $(OF_TOOLS)'
 	touch $@
 
 outrider-client:
@@ -135,8 +140,9 @@ docs: $(READY)
 	@echo "open build/site/index.html; to search it: python3 -m http.server --directory build/site"
 
 # Compiling all that is installed takes longer than tests do over what they import of it. But hosts of a testbed
-# write to memory, and would compile what the service imports each time.
-OF_SERVICE := outrider.service.daemon.life, outrider.service.daemon.world.backends, uvicorn.protocols.http.h11_impl
+# write to memory, and would compile what the service and the installer import each time.
+OF_SERVICE := outrider.service.daemon.life, outrider.service.daemon.world.backends, psycopg, pydantic.v1, \
+              uvicorn.protocols.http.h11_impl, fabric
 
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Outrider needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)")'

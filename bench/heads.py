@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add("--reservations", 20_000, 300)
     parser.add("--decisions", 200, 20, "how many on each")
     parser.add("--starts", 5, 1, "how many of each")
+    parser.add_argument("--filled", type=Path, help="take this filled folder instead of making one")
     options = parser.given(argv)
     if lacking(None if programs() else "PostgreSQL's server is not installed"):
         return NOT_MEASURED
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder = Path(name)
         folder.chmod(0o755)
         file = BenchedSite(folder=folder / "sqlite", nodes=options.nodes)
-        prepare(file, options.reservations, None)
+        prepare(file, options.reservations, options.filled)
         server = PostgresServer(folder / "pg")
         server.start()
         try:

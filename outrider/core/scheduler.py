@@ -353,6 +353,7 @@ class Scheduler:
     def schedule(self, now_s: int) -> list[BestEffortRun]:
         """Place what can be placed now."""
         self.book.pools.settle(now_s)
+        self.board.everything.pass_until(now_s)
         if now_s - self._forgotten_s > FORGET_EVERY_S:
             self._forgotten_s = now_s
             self.book.timeline.forget_before(now_s)

@@ -129,6 +129,9 @@ class Record:
     """How often it has ended by itself."""
     requeued: int
     """How often it was sent back."""
+    unlaunched: int = 0
+    """How often it was given nodes that never heard of it, because the controller died in between: it did
+    not begin there, and nobody has sent it back."""
 
 
 class MixedBatch(Protocol):
@@ -398,6 +401,11 @@ def ledger(site: Site) -> Ledger:
 
 def faults(batch: MixedBatch, story: Story, wishes: Sequence[Wish]) -> list[str]:
     """All that is not as it has to be."""
+    return job_faults(batch, story, wishes) + lease_faults(batch.site, story, ledger(batch.site))
+
+
+def job_faults(batch: MixedBatch, story: Story, wishes: Sequence[Wish]) -> list[str]:
+    """Jobs that did not end once with their own result, or were preempted although they may not be."""
     written = ledger(batch.site)
     records = batch.records(list(story.jobs.values()))
     found = []
@@ -410,9 +418,11 @@ def faults(batch: MixedBatch, story: Story, wishes: Sequence[Wish]) -> list[str]
             found.append(f"not ended once: {told}")
         if record.completed != 1 or not 1 <= begun <= record.completed + record.requeued:
             found.append(f"accounting: {told}")
+        if record.unlaunched > len(story.outages):
+            found.append(f"lost by nodes that nobody killed: {told}")
         if not wish.is_preemptible and (begun, record.requeued) != (1, 0):
             found.append(f"preempted: {told}")
-    return found + lease_faults(batch.site, story, written)
+    return found
 
 
 def lease_faults(site: Site, story: Story, written: Ledger) -> list[str]:

@@ -31,6 +31,7 @@ import pytest
 from cachemgr.network.client import DaemonClient
 from tests.daemons.node.daemons import as_user
 from tests.repository import ROOT
+from tests.waiting import awaited
 
 PATIENCE_S = 90.0
 ALICE = pwd.getpwnam("games").pw_uid
@@ -83,11 +84,8 @@ def python_of(uid: int) -> list[str]:
 
 def eventually(claim: Callable[[], Any], what: str, words: Callable[[], str] = str) -> Any:
     """What the claim gives once that is true of anything; and what others say if it never is."""
-    until_s = time.monotonic() + PATIENCE_S  # noqa: TID251 - a test's own deadline
-    while not (found := claim()):
-        if time.monotonic() > until_s:  # noqa: TID251
-            raise AssertionError(f"{what} did not happen\n{words()}")
-        threading.Event().wait(0.05)
+    found = awaited(claim, PATIENCE_S)
+    assert found, f"{what} did not happen\n{words()}"
     return found
 
 

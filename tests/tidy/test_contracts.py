@@ -27,7 +27,7 @@ PLANTED = (
     ("core-reservations", "outrider.core.reservations.book", "outrider.core.reservations.admission"),
     ("core-switch", "outrider.core.switch.room", "outrider.core.switch.planner"),
     ("core-rooms", "outrider.core.nodes.capacity", "outrider.core.nodes.timeline"),
-    ("pure", "outrider.core.nodes.free_spans", "time"),
+    ("pure", "outrider.core.besteffort.jobs.free_spans", "time"),
     ("pure", "outrider.core.model", "cachemgr.base.sizes"),
     ("desk", "outrider.service.desk.jobs.release", "subprocess"),
     ("desk", "outrider.service.desk.views.site", "outrider.service.web.app"),

@@ -137,6 +137,16 @@ class QueueBoard:
         """Of some nodes: until when so many of them stay free together."""
         return self.everything.free_masks(need).stairs(at_s, nodes & self.book.available)
 
+    def first_suspension_s(self, need: int, at_s: int, free: int) -> int:
+        """The first later instant at which what takes some of these nodes, all of which are free, could be
+        suspended, at the earliest: any of them is taken then, and a reservation begins or ends on one."""
+        book = self.book.timeline
+        if self.largest_room(need) > 1:
+            # What takes a part of a node may lose its place when less is taken of it than the need.
+            return book.next_boundary(free, at_s)
+        masks = self.everything.free_masks(need)
+        return next((loss_s for loss_s in masks.losses(at_s, free) if book.changes_on(free, loss_s)), FOREVER)
+
     def yielding_order(self, runs: Sequence[BestEffortRun], now_s: int) -> list[BestEffortRun]:
         """Runs, whoever is to make way first in front. Who is spared comes last: it can only be moved before
         it begins, because afterwards it is in the book."""

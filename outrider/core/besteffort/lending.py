@@ -92,11 +92,11 @@ def guarded(board: QueueBoard, workspace: Workspace) -> AbstractContextManager[N
 
 @contextmanager
 def _with_lent_leases(board: QueueBoard) -> Iterator[None]:
-    rows, holds = board.everything.rows, []
+    rows, past_s, holds = board.everything.rows, board.everything.past_s, []
     for spans, fits in board.lent.values():
         for chosen in fits:
             for start_s, end_s in spans:
-                for amount, from_s, until_s in list(rows[chosen.node].steps(start_s, end_s)):
+                for amount, from_s, until_s in list(rows[chosen.node].steps(max(start_s, past_s), end_s)):
                     if amount:
                         board.everything.reserve(chosen.node, amount, from_s, until_s)
                         holds.append((chosen.node, amount, from_s, until_s))

@@ -119,14 +119,14 @@ def segments_on(
     if not workspace.is_preemptible:
         rules = rules.of(workspace)
     return plan_run(
-        board.everything.rows,
+        board.everything,
         board.disks,
         shares,
         start_s,
         workspace.duration_s,
         rules,
         rules.overhead_s(workspace.resources),
-        reserved=None if rules.makes_way_for_all else board.book.timeline.rows,
+        reserved=None if rules.makes_way_for_all else board.book.timeline,
     )
 
 
@@ -151,13 +151,13 @@ def resumed(
     rules = board.rules.suspension
     overhead_s = rules.overhead_s(workspace.resources)
     resuming_s = rules.resuming_s(overhead_s)
-    rows = board.everything.rows
-    here = plan_run(rows, board.disks, shares, from_s, work_s, rules, overhead_s, is_resumed=True)
+    table = board.everything
+    here = plan_run(table, board.disks, shares, from_s, work_s, rules, overhead_s, is_resumed=True)
     if not rules.is_migrating:
         return here
     image_bytes = workspace.image.size_bytes if workspace.image is not None else 0
     there_from_s = from_s + rules.migration_seconds(workspace.resources, image_bytes)
-    if next_fit(rows, shares, from_s) <= there_from_s:
+    if next_fit(table, shares, from_s) <= there_from_s:
         return here
     need = shares[0].amount // shares[0].instances
     sweep = SlotSweep(
@@ -181,7 +181,7 @@ def resumed(
     )
     assert not isinstance(fits, int)
     others = tuple(SegmentShare(chosen.node, chosen.instances, need * chosen.instances) for chosen in fits)
-    there = plan_run(rows, board.disks, others, start_s, work_s, rules, overhead_s, is_resumed=True)
+    there = plan_run(table, board.disks, others, start_s, work_s, rules, overhead_s, is_resumed=True)
     if there is None or (here is not None and here[-1].end_s <= there[-1].end_s):
         return here
     return there

@@ -8,9 +8,10 @@ waits. How far the rest of the queue may overtake it is the backfilling rule's c
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard
-from outrider.core.besteffort.gang_placement import place_together
+from outrider.core.besteffort.gang_placement import GangSearch
 from outrider.core.besteffort.holdings import bring_image, leave, release
 from outrider.core.besteffort.lending import guarded, misplaced
 from outrider.core.besteffort.overtaking import Backfilling, Overtaking
@@ -21,6 +22,15 @@ from outrider.core.besteffort.waiting import StartChances, WaitingGroup, Waiting
 from outrider.core.model import Workspace
 from outrider.core.nodes.selection import Fit
 from outrider.core.reservations.book import Shipping
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What is known while one walk goes through the queue."""
+
+    chances: StartChances
+    hopeless: set[tuple[int, int, int, bool]] = field(default_factory=set)
+    """What was sought in vain for an instance by itself."""
 
 
 class BestEffortQueue:
@@ -67,20 +77,19 @@ class BestEffortQueue:
         placed = self._reconsider(now_s) if self._has_gaps else []
         self._has_gaps = False
         overtaking = Overtaking(self.board.rules.backfilling, self._places_left(now_s))
-        hopeless: set[tuple[int, int, int, bool]] = set()
-        chances = StartChances(self.board, now_s)
+        walk = _Walk(StartChances(self.board, now_s))
         order = -1
         while True:
             line = self.waiting
             is_next = overtaking.is_strict or overtaking.may_wait
-            waiting = line.after(order) if is_next else line.possible_after(order, chances)
+            waiting = line.after(order) if is_next else line.possible_after(order, walk.chances)
             if waiting is None:
                 return placed
             while waiting.left:
-                run = self._try(waiting, now_s, hopeless, may_wait=overtaking.may_wait)
+                run = self._try(waiting, now_s, walk, may_wait=overtaking.may_wait)
                 if run is None:
                     break
-                chances.forget()
+                walk.chances.forget()
                 overtaking.placed(run.start_s, run.ready_s)
                 placed.append(run)
             if not waiting.left:
@@ -117,8 +126,8 @@ class BestEffortQueue:
         board = self.board
         victims: dict[str, BestEffortRun] = {}
         for chosen in fits:
-            row = board.everything.rows[chosen.node]
-            while not row.fits(need * chosen.instances, start_s, end_s):
+            node, amount = chosen.node, need * chosen.instances
+            while not board.everything.rows[node].fits(amount, start_s, end_s):
                 victim = self._first_to_yield(chosen.node, start_s, end_s, now_s)
                 withdraw(board, victim, start_s, now_s)
                 victims[victim.name] = victim
@@ -220,13 +229,13 @@ class BestEffortQueue:
         self,
         waiting: WaitingWorkspace,
         now_s: int,
-        hopeless: set[tuple[int, int, int, bool]],
+        walk: _Walk,
         *,
         may_wait: bool,
     ) -> BestEffortRun | None:
         board, workspace = self.board, waiting.workspace
         if workspace.is_parallel:
-            place = self._find(waiting, now_s, may_wait=may_wait)
+            place = self._find(waiting, now_s, may_wait=may_wait, chances=walk.chances)
             return None if place is None else self._take(waiting, place, now_s)
         image = workspace.image
         arrival_s = now_s
@@ -240,27 +249,28 @@ class BestEffortQueue:
             length_s = min(length_s, rules.least_run_s)
         key = (waiting.need, arrival_s, length_s, is_suspendable)
         is_common = image is None or not board.book.pools.mask_with(image.key)
-        if is_common and key in hopeless:
+        if is_common and key in walk.hopeless:
             return None
         place = self._find(waiting, now_s, may_wait=may_wait)
         if place is None:
             if is_common:
-                hopeless.add(key)
+                walk.hopeless.add(key)
             return None
         return self._take(waiting, place, now_s)
 
-    def _find(self, waiting: WaitingWorkspace, now_s: int, *, may_wait: bool) -> RunPlacement | None:
+    def _find(
+        self, waiting: WaitingWorkspace, now_s: int, *, may_wait: bool, chances: StartChances | None = None
+    ) -> RunPlacement | None:
+        """A place; if there is none, the chances of those that are alike may be known by that."""
         board, workspace = self.board, waiting.workspace
-        if board.lent:
-            with guarded(board, workspace):
-                return self._place(waiting, now_s, may_wait=may_wait)
-        return self._place(waiting, now_s, may_wait=may_wait)
-
-    def _place(self, waiting: WaitingWorkspace, now_s: int, *, may_wait: bool) -> RunPlacement | None:
-        board, workspace = self.board, waiting.workspace
-        if workspace.is_parallel:
-            return place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
-        return place_one(board, workspace, waiting.need, now_s)
+        with guarded(board, workspace):
+            if not workspace.is_parallel:
+                return place_one(board, workspace, waiting.need, now_s)
+            search = GangSearch(board, workspace, waiting.need, now_s)
+            place = search.place(may_wait=may_wait)
+        if place is None and chances is not None and search.is_whatever_its_length and waiting.group:
+            chances.none_for(waiting.group)
+        return place
 
     def _take(self, waiting: WaitingWorkspace, place: RunPlacement, now_s: int) -> BestEffortRun:
         """Make a run of a place: slots, transfers, stays of its image."""
@@ -334,18 +344,18 @@ class BestEffortQueue:
         board, rules = self.board, self.board.rules.suspension.of(run.workspace)
         overhead_s = rules.overhead_s(run.workspace.resources)
         work_s = run.workspace.duration_s - sum(segment.useful_s for segment in run.segments)
-        rows, disks = board.everything.rows, board.disks
+        table, disks = board.everything, board.disks
         if not run.segments:
             shares = run.first_shares
-            start_s = next_fit(rows, shares, max(now_s, run.ready_s))
-            return plan_run(rows, disks, shares, start_s, work_s, rules, overhead_s)
+            start_s = next_fit(table, shares, max(now_s, run.ready_s))
+            return plan_run(table, disks, shares, start_s, work_s, rules, overhead_s)
         if not work_s:
             return ()
         shares = run.segments[-1].shares
         last = run.segments[-1]
         if last.end_s == now_s and last.useful_s and not last.suspend_s:
             # It runs at this moment: it simply goes on until it must make way.
-            segments = plan_run(rows, disks, shares, now_s, work_s, rules, overhead_s)
+            segments = plan_run(table, disks, shares, now_s, work_s, rules, overhead_s)
             if segments is not None:
                 return segments
         return resumed(board, run.workspace, shares, work_s, max(now_s, run.segments[-1].end_s))
@@ -396,7 +406,7 @@ class BestEffortQueue:
         left = [segment for segment in old if segment.end_s > now_s]
         from_s = min(now_s, left[0].start_s)
         overhead_s = rules.overhead_s(run.workspace.resources)
-        if not rules.is_migrating and is_tight(board.everything.rows, left, from_s, overhead_s, rules):
+        if not rules.is_migrating and is_tight(board.everything, left, from_s, overhead_s, rules):
             run.is_tight = True
             return False
         board.vacate(run, now_s)
@@ -442,7 +452,7 @@ class BestEffortQueue:
         rules = self.board.rules.suspension.of(run.workspace)
         with guarded(self.board, run.workspace):
             segments = plan_run(
-                self.board.everything.rows,
+                self.board.everything,
                 self.board.disks,
                 run.first_shares,
                 now_s,

@@ -15,7 +15,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from outrider.core.model import LeasePiece, Resources, Workspace
-from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
+from outrider.core.nodes.node_timeline import FOREVER
+from outrider.core.nodes.timeline import SiteTimeline
 
 BYTES_PER_MIB = 1 << 20
 MEMORY_UNITS = {"memory_mib": BYTES_PER_MIB, "memory_gib": 1 << 30, "Memory": BYTES_PER_MIB}
@@ -193,22 +194,32 @@ def instant_of(segments: Sequence[Segment | LeasePiece], work_s: int) -> int:
     raise ValueError(f"the segments are {work_s} s short of the work")
 
 
-def free_until(rows: Sequence[NodeTimeline], shares: Sequence[SegmentShare], start_s: int, end_s: int) -> int:
+def free_until(table: SiteTimeline, shares: Sequence[SegmentShare], start_s: int, end_s: int) -> int:
     """The first instant from `start_s` on at which not every share is free; at most `end_s`."""
+    masks = table.whole_masks(shares)
+    if masks is not None:
+        return masks.all_until(_nodes(shares), start_s, end_s)
     for share in shares:
-        end_s = rows[share.node].free_until(share.amount, start_s, end_s)
+        end_s = table.rows[share.node].free_until(share.amount, start_s, end_s)
     return end_s
 
 
+def _nodes(shares: Sequence[SegmentShare]) -> int:
+    return sum([1 << share.node for share in shares])
+
+
 def next_fit(
-    rows: Sequence[NodeTimeline], shares: Sequence[SegmentShare], start_s: int, before_s: int = FOREVER
+    table: SiteTimeline, shares: Sequence[SegmentShare], start_s: int, before_s: int = FOREVER
 ) -> int:
     """The first instant from `start_s` on at which every share is free; FOREVER if never. If that is not
     earlier than `before_s`, any instant from then on."""
+    masks = table.whole_masks(shares)
+    if masks is not None:
+        return masks.next_all(_nodes(shares), start_s, before_s)
     while True:
         later_s = start_s
         for share in shares:
-            later_s = rows[share.node].next_fit(share.amount, later_s)
+            later_s = table.rows[share.node].next_fit(share.amount, later_s)
             if later_s >= before_s:
                 return later_s
         if later_s in (start_s, FOREVER):
@@ -217,7 +228,7 @@ def next_fit(
 
 
 def plan_run(
-    rows: Sequence[NodeTimeline],
+    table: SiteTimeline,
     disks: Sequence[DiskQueue],
     shares: tuple[SegmentShare, ...],
     start_s: int,
@@ -226,28 +237,28 @@ def plan_run(
     overhead_s: int,
     *,
     is_resumed: bool = False,
-    reserved: Sequence[NodeTimeline] | None = None,
+    reserved: SiteTimeline | None = None,
 ) -> tuple[Segment, ...] | None:
     """Segments on these nodes that do `work_s` of work from `start_s` on; None if not possible.
 
     The first segment begins exactly at `start_s`, unless what is planned is the rest of
-    something suspended (`is_resumed`). With `reserved`, the slot tables of reservations alone,
+    something suspended (`is_resumed`). With `reserved`, the slot table of reservations alone,
     it makes way for those and for nothing else.
     """
     if is_resumed:
-        start_s = next_fit(rows, shares, start_s)
+        start_s = next_fit(table, shares, start_s)
     segments: list[Segment] = []
     resuming = _NOTHING
     while start_s < FOREVER:
         if is_resumed:
             resuming = _resuming(disks, shares, start_s, overhead_s, rules)
         whole_s = start_s + resuming.seconds + work_s
-        end_s = free_until(rows, shares, start_s, whole_s)
+        end_s = free_until(table, shares, start_s, whole_s)
         if end_s == whole_s:
             segments.append(Segment(start_s, end_s, shares, resuming.seconds, 0, resuming.disk))
             return tuple(segments)
         if not rules.is_allowed or (
-            reserved is not None and not any(reserved[share.node].changes_at(end_s) for share in shares)
+            reserved is not None and not any(reserved.rows[share.node].changes_at(end_s) for share in shares)
         ):
             return None
         written = suspending(disks, shares, end_s, overhead_s, rules)
@@ -259,12 +270,12 @@ def plan_run(
             is_resumed = True
         elif not segments and not is_resumed:
             return None
-        start_s = next_fit(rows, shares, end_s)
+        start_s = next_fit(table, shares, end_s)
     return None
 
 
 def is_tight(
-    rows: Sequence[NodeTimeline],
+    table: SiteTimeline,
     segments: Sequence[Segment],
     from_s: int,
     overhead_s: int,
@@ -280,7 +291,7 @@ def is_tight(
             return False
         if segment.resume_s > in_turn * rules.reading_s(overhead_s) + rules.restart_s:
             return False
-        if from_s < segment.start_s and next_fit(rows, shares, from_s, segment.start_s) < segment.start_s:
+        if from_s < segment.start_s and next_fit(table, shares, from_s, segment.start_s) < segment.start_s:
             return False
         from_s = segment.end_s
     return True

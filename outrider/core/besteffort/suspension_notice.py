@@ -60,9 +60,9 @@ def suspend_in_time(board: QueueBoard, run: BestEffortRun, now_s: int) -> None:
     current = _current(run, now_s)
     if current is None or current.suspend_s:
         return
-    rows, shares = board.everything.rows, current.shares
+    table, shares = board.everything, current.shares
     missing_s = run.workspace.duration_s - sum(segment.useful_s for segment in run.segments)
-    end_s = free_until(rows, shares, current.end_s, current.end_s + missing_s)
+    end_s = free_until(table, shares, current.end_s, current.end_s + missing_s)
     if end_s > current.end_s:
         board.everything.reserve_all(current.amounts(), current.end_s, end_s)
     whole = replace(current, end_s=end_s)

@@ -161,6 +161,8 @@ class WaitingLine:
                         if starts is windows:
                             starts = chances.starts(need, image_key, image_bytes)
                         longest_s = starts.longest_s(least_nodes)
+                        if longest_s == FOREVER and chances.is_none(need, image_key, least_nodes):
+                            longest_s = max(starts.longest_unbroken_s(least_nodes), chances.least_run_s - 1)
                     best = line.first_after(order, longest_s, best)
         return self._waiting.get(best)
 
@@ -172,10 +174,11 @@ def _size(line: tuple[int, GroupLine]) -> int:
 class PossibleStart:
     """An instant at which what has one need and one image could start, and until when nodes are free."""
 
-    __slots__ = ("_board", "_change_s", "stairs")
+    __slots__ = ("_board", "_change_s", "_need", "stairs")
 
-    def __init__(self, board: QueueBoard, stairs: FreeStairs) -> None:
+    def __init__(self, board: QueueBoard, need: int, stairs: FreeStairs) -> None:
         self._board = board
+        self._need = need
         self.stairs = stairs
         self._change_s: int | None = None
 
@@ -187,7 +190,7 @@ class PossibleStart:
             if board.rules.suspension.makes_way_for_all:
                 self._change_s = stairs.at_s + 1
             else:
-                self._change_s = board.book.timeline.next_boundary(stairs.free, stairs.at_s)
+                self._change_s = board.first_suspension_s(self._need, stairs.at_s, stairs.free)
         return self._change_s
 
 
@@ -249,8 +252,23 @@ class StartChances:
         self._same: dict[tuple[PossibleStart, ...], PossibleStarts] = {}
         self._starts: dict[tuple[int, str], PossibleStarts] = {}
         self._windows: dict[tuple[int, int], PossibleStarts] = {}
+        self._vain: set[tuple[int, str, int]] = set()
+        """Needs, images and numbers of nodes that were tried and that could be suspended nowhere."""
+
+    @property
+    def least_run_s(self) -> int:
+        return self._board.rules.suspension.least_run_s
+
+    def none_for(self, group: WaitingGroup) -> None:
+        """Of this group whoever is longer than nodes are free throughout was sought in vain."""
+        self._vain.add((group.need, group.image_key, group.least_nodes))
+
+    def is_none(self, need: int, image_key: str, nodes: int) -> bool:
+        return (need, image_key, nodes) in self._vain
 
     def forget(self) -> None:
+        if self._vain:
+            self._vain.clear()
         if self._windows:
             self._windows.clear()
             self._starts.clear()
@@ -305,5 +323,5 @@ class StartChances:
         found = self._at.get(key)
         if found is None:
             board = self._board
-            found = self._at[key] = PossibleStart(board, board.free_stairs(need, at_s, mask))
+            found = self._at[key] = PossibleStart(board, need, board.free_stairs(need, at_s, mask))
         return found

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from outrider.core.images.encumbrance import NOTHING, Encumbrance, beside, highest
@@ -215,9 +215,10 @@ class Pools:
         # that best effort may join will have brought it.
         self._where: dict[str, int] = {}
         self._coming: dict[str, dict[int, int]] = {}
-        # Lives by when they were once to expire: looked at again then.
-        self._due: list[tuple[int, int, int, int, Life]] = []
-        self._pushed = 0
+        # Lives with their nodes by when they were once to expire, and these instants: looked at again then.
+        # A gang's lives expire together.
+        self._due: dict[int, list[tuple[int, Life]]] = {}
+        self._instants: list[int] = []
         self._added = 0
         self.changed: set[int] = set()
         """Nodes whose lives have changed since somebody last looked and emptied this."""
@@ -277,10 +278,8 @@ class Pools:
             pool.lives.setdefault(key, []).append(life)
             pool.promised_bytes += life.image.size_bytes
             where.setdefault(key, []).append(node)
-            self._pushed += 1
             self._added = life.number
-            self._due.append((life.expires_s, life.number, self._pushed, node, life))
-        heapify(self._due)
+            self._watch(node, life)
         for key, nodes in where.items():
             self.changed.update(nodes)
             self._where[key] = self._where.get(key, 0) | mask_of(nodes, len(self.pools))
@@ -301,9 +300,12 @@ class Pools:
         self._where[entry.key] = self._where.get(entry.key, 0) | 1 << node
 
     def _watch(self, node: int, life: Life) -> None:
-        # At one instant the life that was added first ends first, however often its end was moved.
-        self._pushed += 1
-        heappush(self._due, (life.expires_s, life.number, self._pushed, node, life))
+        due = self._due.get(life.expires_s)
+        if due is None:
+            self._due[life.expires_s] = [(node, life)]
+            heappush(self._instants, life.expires_s)
+        else:
+            due.append((node, life))
 
     def extend(self, node: int, life: Life, user: str, until_s: int) -> None:
         """`user` also needs this life, until `until_s`."""
@@ -399,14 +401,17 @@ class Pools:
         its space is needed: then it `includes_now`.
         """
         bound_s = now_s + includes_now
-        while self._due and self._due[0][0] < bound_s:
-            due_s, _, _, node, life = heappop(self._due)
-            if life not in self.pools[node].lives.get(life.image.key, ()):
-                continue
-            if life.expires_s > due_s:
-                self._watch(node, life)
-            elif life.transfer is None:
-                self._end(node, life, now_s)
+        pools = self.pools
+        while self._instants and self._instants[0] < bound_s:
+            due_s = heappop(self._instants)
+            # At one instant the life that was added first ends first, however often its end was moved.
+            for node, life in sorted(self._due.pop(due_s), key=lambda stay: stay[1].number):
+                if life not in pools[node].lives.get(life.image.key, ()):
+                    continue
+                if life.expires_s > due_s:
+                    self._watch(node, life)
+                elif life.transfer is None:
+                    self._end(node, life, now_s)
 
     def make_room(self, node: int, now_s: int, coming_bytes: int = 0) -> list[str]:
         """Give up what lingers until a life of `coming_bytes` fits; the keys given up."""

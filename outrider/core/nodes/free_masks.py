@@ -8,7 +8,7 @@ steps are derived from the tables, and what changes there is entered here by `re
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
 
@@ -93,6 +93,53 @@ class FreeMasks:
             index += 1
         return free
 
+    def all_until(self, nodes: int, start_s: int, end_s: int) -> int:
+        """The first instant from `start_s` on at which not all of some nodes are free; at most `end_s`."""
+        times, masks = self.times, self.masks
+        index = bisect_right(times, start_s) - 1
+        if nodes & ~masks[index]:
+            return start_s
+        for later in range(index + 1, len(times)):
+            if times[later] >= end_s:
+                break
+            if nodes & ~masks[later]:
+                return times[later]
+        return end_s
+
+    def next_all(self, nodes: int, start_s: int, before_s: int) -> int:
+        """The first instant from `start_s` on at which all of them are; FOREVER if never. If that is not
+        earlier than `before_s`, any instant from then on."""
+        times, masks = self.times, self.masks
+        index = bisect_right(times, start_s) - 1
+        if not nodes & ~masks[index]:
+            return start_s
+        for later in range(index + 1, len(times)):
+            if not nodes & ~masks[later] or times[later] >= before_s:
+                return times[later]
+        return FOREVER
+
+    def losses(self, from_s: int, nodes: int) -> Iterator[int]:
+        """Later instants at which any of some nodes that were free until then is so no more, in order."""
+        times, masks = self.times, self.masks
+        index = bisect_right(times, from_s) - 1
+        left = masks[index] & nodes
+        for later in range(index + 1, len(times)):
+            if left & ~masks[later]:
+                yield times[later]
+                left &= masks[later]
+                if not left:
+                    return
+
+    def any_time(self, start_s: int, end_s: int) -> int:
+        """The nodes that are free at any instant of [start_s, end_s)."""
+        times, masks = self.times, self.masks
+        index = bisect_right(times, start_s)
+        free, last = masks[index - 1], len(times)
+        while index < last and times[index] < end_s:
+            free |= masks[index]
+            index += 1
+        return free
+
     def first_start(self, from_s: int, duration_s: int, nodes: int, count: int) -> int | None:
         """The first instant from which so many of some nodes are free together for so long."""
         times, masks = self.times, self.masks
@@ -134,6 +181,12 @@ class FreeMasks:
             for amount, from_s, until_s in row.steps(start_s, end_s):
                 is_free = ((amount | self._guard) - self._need) & self._guard == self._guard
                 self._set(is_free << node, (not is_free) << node, from_s, until_s)
+
+    def change(self, nodes: int, capacity: int, start_s: int, end_s: int, *, is_free: bool) -> None:
+        """These nodes, of one capacity, are free as a whole in [start_s, end_s), or taken."""
+        need, guard = self._need, self._guard
+        if need and ((capacity | guard) - need) & guard == guard:
+            self._set(nodes if is_free else 0, 0 if is_free else nodes, start_s, end_s)
 
     def forget_before(self, at_s: int) -> None:
         """Drop the past."""

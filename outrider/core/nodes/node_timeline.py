@@ -6,12 +6,15 @@ Amounts are packed (see `capacity`); intervals are half-open.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from outrider.core.nodes.capacity import ResourceLayout
 
 FOREVER = 1 << 62
 """Later than any instant: the open end of the last step."""
+
+TakenSpan = tuple[int, int, int]
+"""From when until when, and how much."""
 
 
 class NodeTimeline:
@@ -238,8 +241,33 @@ class NodeTimeline:
             del self.times[:index], self.free[:index]
             self.times[0] = 0
 
-    def steps_of(self, changes: dict[int, int]) -> tuple[list[int], list[int]]:
-        """The steps of a row on which so much more, or less, is taken from each of some instants on."""
+    def steps_of(self, spans: Sequence[TakenSpan]) -> tuple[list[int], list[int]]:
+        """The steps of a row of which so much is taken in some spans, in the order of their starts."""
+        times, free = [0], [self.capacity]
+        guard, capacity = self._layout.guard, self.capacity
+        for start_s, end_s, need in spans:
+            if not need:
+                continue
+            left = capacity - need
+            if start_s < times[-1] or left < 0 or left & guard:
+                # They overlap, or do not fit.
+                return self._steps_of_changes(spans)
+            if start_s > times[-1]:
+                times.append(start_s)
+                free.append(left)
+            elif len(free) > 1 and free[-2] == left:
+                del times[-1], free[-1]
+            else:
+                free[-1] = left
+            times.append(end_s)
+            free.append(capacity)
+        return times, free
+
+    def _steps_of_changes(self, spans: Iterable[TakenSpan]) -> tuple[list[int], list[int]]:
+        changes: dict[int, int] = {}
+        for start_s, end_s, need in spans:
+            changes[start_s] = changes.get(start_s, 0) + need
+            changes[end_s] = changes.get(end_s, 0) - need
         times, free = [0], [self.capacity]
         guard, left = self._layout.guard, self.capacity
         for at_s in sorted(changes):

@@ -14,6 +14,7 @@ from heapq import merge
 from itertools import chain, islice
 from typing import NamedTuple
 
+from outrider.core.nodes.free_masks import FreeMasks
 from outrider.core.nodes.free_runs import RoomsFrom
 from outrider.core.nodes.timeline import SiteTimeline, numbers
 
@@ -61,27 +62,27 @@ def fit(
     return instances - left
 
 
-def fit_whole(
+def first_whole(
     timeline: SiteTimeline,
+    masks: FreeMasks,
     *,
     instances: int,
-    need: int,
     start_s: int,
     end_s: int,
     holders: int,
     available: int,
-) -> list[Fit] | int:
-    """The same where no node has room for two instances, from masks alone."""
-    free = timeline.free_masks(need).throughout(start_s, end_s) & available
-    count = free.bit_count()
-    if count < instances:
-        return count
+) -> list[int] | None:
+    """The same where no node has room for two instances, from the masks of the need alone: the nodes, or None
+    if they are too few."""
+    free = masks.throughout(start_s, end_s) & available
+    if free.bit_count() < instances:
+        return None
     held, rest = free & holders, free & ~holders
     if held.bit_count() >= instances:
-        return [Fit(node, 1) for node in islice(numbers(held), instances)]
+        return list(islice(numbers(held), instances))
     touched = timeline.touched(start_s, end_s)
     order = chain(numbers(held), numbers(rest & ~touched), numbers(rest & touched))
-    return [Fit(node, 1) for node in islice(order, instances)]
+    return list(islice(order, instances))
 
 
 def fit_in_stages(

@@ -8,15 +8,17 @@ packed (see `capacity`); nodes are numbered in the order given and keep that num
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 
 from outrider.core.model import Node
+from outrider.core.nodes import late_rows
 from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.free_masks import FreeMasks
 from outrider.core.nodes.free_runs import FreeRuns, RoomsFrom
-from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
+from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline, TakenSpan
 from outrider.core.nodes.total_use import TotalsMark, TotalUse
 
 BUCKET_S = 3600
@@ -57,6 +59,13 @@ class SiteTimeline:
         for number, row in enumerate(self.rows):
             self.by_capacity[row.capacity] = self.by_capacity.get(row.capacity, 0) | 1 << number
         self._is_tidy = is_tidy
+        self.past_s = 0
+        """Of what was before nobody is told."""
+        self._whole = 0 if is_tidy or len(self.by_capacity) > 1 else self.rows[0].capacity
+        """All of a node, where all are alike and are often taken as a whole; else 0."""
+        self.late = late_rows.LateRows(self.rows) if self._whole else None
+        if self.late is not None:
+            self.rows = self.late
         # Of a table that is asked for early starts.
         self._totals = TotalUse(self.layout, self.by_capacity) if is_tidy else None
         self._masks: dict[int, FreeMasks] = {}
@@ -93,6 +102,11 @@ class SiteTimeline:
             if (begins.get(instant_s, 0) | ends.get(instant_s, 0)) & nodes:
                 return instant_s
         return FOREVER
+
+    def changes_on(self, nodes: int, at_s: int) -> bool:
+        """Whether what is taken of any of these nodes changes at this very instant."""
+        listed = (self._begins.get(at_s, 0) | self._ends.get(at_s, 0)) & nodes
+        return bool(listed) and any(self.rows[node].changes_at(at_s) for node in numbers(listed))
 
     def chances(
         self, need: int, instances: int, duration_s: int, available: int, from_s: int
@@ -233,6 +247,13 @@ class SiteTimeline:
 
     def reserve_all(self, amounts: Iterable[tuple[int, int]], start_s: int, end_s: int) -> None:
         """Take an amount from each of several nodes for the same time."""
+        amounts = list(amounts)
+        whole = self._as_a_whole(amounts, start_s, end_s)
+        if whole:
+            self._change_whole(whole, start_s, end_s, is_free=False)
+            self._enter_instants(start_s, end_s)
+            self._list(whole, start_s, end_s)
+            return
         mask = 0
         taken: dict[int, int] = {}
         nodes: list[int] = []
@@ -246,10 +267,47 @@ class SiteTimeline:
                     taken[row.capacity] = taken.get(row.capacity, 0) + need
         self._has_changed(nodes, start_s, end_s)
         self._count(taken, start_s, end_s)
+        self._enter_instants(start_s, end_s)
+        self._list(mask, start_s, end_s)
+
+    def _as_a_whole(self, amounts: Sequence[tuple[int, int]], start_s: int, end_s: int) -> int:
+        """A mask of the nodes if all that is taken or given back is whole nodes; else 0."""
+        whole, mask = self._whole, 0
+        if whole and start_s < end_s:
+            for number, need in amounts:
+                if need != whole:
+                    return 0
+                mask |= 1 << number
+        return mask
+
+    def _change_whole(self, nodes: int, start_s: int, end_s: int, *, is_free: bool) -> None:
+        """Whole nodes are taken, or free again: masks say so at once, tables when somebody asks for one."""
+        assert self.late is not None
+        masks, capacity = self.free_masks(self._whole), self._whole
+        if nodes & (masks.any_time(start_s, end_s) if is_free else ~masks.throughout(start_s, end_s)):
+            what = "was never reserved" if is_free else "is not free throughout"
+            raise ValueError(f"one of the nodes {list(numbers(nodes))} {what} in [{start_s}, {end_s})")
+        for each in self._masks.values():
+            each.change(nodes, capacity, start_s, end_s, is_free=is_free)
+        (self.late.give_back if is_free else self.late.take)(nodes, start_s, end_s)
+        self._forget_rooms()
+
+    def pass_until(self, now_s: int) -> None:
+        """Nobody asks for what was before any more."""
+        self.past_s = now_s
+        if self.late is not None:
+            self.late.past_s = now_s
+
+    def whole_masks(self, shares: Sequence[tuple[int, int, int]]) -> FreeMasks | None:
+        """For instances on nodes, which are told as (node, instances, amount) and of which all need the same:
+        when nodes are free, if each takes a whole one."""
+        _, instances, amount = shares[0]
+        return self.free_masks(amount) if instances == 1 and amount == self._whole else None
+
+    def _enter_instants(self, start_s: int, end_s: int) -> None:
         for instant_s in (start_s, end_s):
             if instant_s not in self._begins and instant_s not in self._ends:
                 insort(self._instants, instant_s)
-        self._list(mask, start_s, end_s)
 
     def _list(self, mask: int, start_s: int, end_s: int) -> None:
         """Enter in the index that something is taken on the nodes of a mask."""
@@ -266,6 +324,11 @@ class SiteTimeline:
     def release_all(self, amounts: Iterable[tuple[int, int]], start_s: int, end_s: int) -> None:
         """Give back an amount on each of several nodes for the same time."""
         amounts = list(amounts)
+        whole = self._as_a_whole(amounts, start_s, end_s)
+        if whole:
+            self._change_whole(whole, start_s, end_s, is_free=True)
+            self.freed |= whole
+            return
         self._has_changed([number for number, _ in amounts], start_s, end_s)
         first, last = start_s // BUCKET_S, (end_s - 1) // BUCKET_S
         given: dict[int, int] = {}
@@ -284,6 +347,11 @@ class SiteTimeline:
                         self._touched[bucket] = mask ^ bit
         self.freed |= freed
         self._count(given, start_s, end_s)
+
+    def list_end(self, nodes: Iterable[int], at_s: int) -> None:
+        """What is left of something on these nodes, of which the rest was given back, ends at an instant."""
+        self._enter_instants(at_s, at_s)
+        self._ends[at_s] = self._ends.get(at_s, 0) | mask_of(nodes, len(self.rows))
 
     def mark_index(self) -> IndexMark:
         """The index as it is, for `back_to_index`."""
@@ -324,28 +392,28 @@ class SiteTimeline:
         they do not all fit: then nothing is reserved.
         """
         from_s = now_s // BUCKET_S * BUCKET_S
-        taken: dict[int, dict[int, int]] = {}
-        listed: list[tuple[int, int, int]] = []
-        count = len(self.rows)
-        for amounts, start_s, end_s in leases:
-            if end_s <= from_s:
-                continue
-            start_s = max(start_s, from_s)
+        left = [
+            (amounts, max(start_s, from_s), end_s) for amounts, start_s, end_s in leases if end_s > from_s
+        ]
+        left.sort(key=lambda lease: lease[1])
+        taken: defaultdict[int, list[TakenSpan]] = defaultdict(list)
+        for amounts, start_s, end_s in left:
+            span = start_s, end_s, 0
             for number, need in amounts:
-                changes = taken.get(number)
-                if changes is None:
-                    changes = taken[number] = {}
-                changes[start_s] = changes.get(start_s, 0) + need
-                changes[end_s] = changes.get(end_s, 0) - need
-            listed.append((mask_of((number for number, need in amounts if need), count), start_s, end_s))
-        steps = {number: self.rows[number].steps_of(changes) for number, changes in taken.items()}
+                if need != span[2]:
+                    span = start_s, end_s, need
+                taken[number].append(span)
+        steps = {number: self.rows[number].steps_of(spans) for number, spans in taken.items()}
         for number, (times, free) in steps.items():
             self.rows[number].times, self.rows[number].free = times, free
-        for mask, start_s, end_s in listed:
-            self._list(mask, start_s, end_s)
-        for number, changes in taken.items():
+        for amounts, start_s, end_s in left:
+            self._list(mask_of((node for node, need in amounts if need), len(self.rows)), start_s, end_s)
             if self._totals is not None:
-                self._totals.enter(self.rows[number].capacity, changes)
+                given: dict[int, int] = {}
+                for number, need in amounts:
+                    capacity = self.rows[number].capacity
+                    given[capacity] = given.get(capacity, 0) + need
+                self._count(given, start_s, end_s)
         self._instants = sorted(self._begins.keys() | self._ends.keys())
         self._forget_masks()
 

@@ -99,7 +99,7 @@ def _assess(
     if refusal is not None:
         return Rejected(refusal=refusal)
     if workspace.finish_by_s is not None or workspace.is_immediate:
-        return _assess_floating(book, workspace, now_s)
+        return _assess_floating(book, workspace, now_s, tells_earliest=tells_earliest)
     attempts: list[Attempt] = []
     plan = plan_at(book, workspace, workspace.start_s, now_s, attempts=attempts)
     if isinstance(plan, ReservationPlan):
@@ -110,8 +110,11 @@ def _assess(
     return Rejected(refusal=plan, earliest_start_s=None if later is None else later.start_s)
 
 
-def _assess_floating(book: Book, workspace: Workspace, now_s: int) -> ReservationPlan | Rejected:
-    """A workspace that may start at any time up to a last one: the earliest is taken."""
+def _assess_floating(
+    book: Book, workspace: Workspace, now_s: int, *, tells_earliest: bool
+) -> ReservationPlan | Rejected:
+    """A workspace that may start at any time up to a last one: the earliest is taken. What is later than that
+    is looked at only for a refusal that tells the earliest start."""
     assert workspace.start_s is not None
     last_s = last_start(book, workspace)
     attempts: list[Attempt] = []
@@ -121,7 +124,8 @@ def _assess_floating(book: Book, workspace: Workspace, now_s: int) -> Reservatio
     if isinstance(first, ReservationPlan):
         earliest = first
     else:
-        earliest = plan_after(book, workspace, start_s, now_s, first, attempts)
+        until_s = None if tells_earliest else last_s
+        earliest = plan_after(book, workspace, start_s, now_s, first, attempts, until_s)
     if earliest is not None and earliest.start_s <= last_s:
         return earliest
     answer = plan_at(book, workspace, last_s, now_s)

@@ -189,6 +189,7 @@ def change_end(book: Book, name: str, end_s: int, now_s: int, *, is_plan: bool =
     elif end_s < entry.end_s:
         for span in entry.spans(end_s):
             book.timeline.release_all(entry.amounts(), *span)
+        book.timeline.list_end((chosen.node for chosen in entry.fits), end_s)
     for node, life in _there(book, entry):
         book.pools.set_user(node, life, name, end_s)
     entry.end_s = end_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from outrider.core.reservations.admission import Rejected
 from outrider.metadata.conversion import deployment_of
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import expand
@@ -18,11 +19,13 @@ from outrider.service.answers import (
     TransferList,
     Trouble,
 )
-from outrider.service.answers.leases import EventTaken, OptionView
+from outrider.service.answers.leases import EventTaken
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.jobs.interruption import machine_orders
+from outrider.service.desk.leases.early_starts import renewed_from, without
+from outrider.service.desk.leases.negotiation import UNSEARCHED
 from outrider.service.desk.leases.offer_searches import OfferSearch, Slices
-from outrider.service.desk.leases.options import chosen_way
+from outrider.service.desk.leases.options import ChosenWay, chosen_way, with_starts
 from outrider.service.desk.leases.pieces import PiecesAdmission
 from outrider.service.desk.leases.roles import RolesAdmission
 from outrider.service.desk.reservations.admission import Doubtful, Judged, no_doubts
@@ -151,7 +154,7 @@ class RequestDispatch:
             request = offered
         self._parts.reconciler.about_to_promise()
         live: Live | None = None
-        ways: tuple[OptionView, ...] = ()
+        way: ChosenWay | None = None
         if isinstance(request, Modify):
             found = self._owned(request.name, caller)
             if isinstance(found, Trouble):
@@ -159,10 +162,10 @@ class RequestDispatch:
             live = found
             wish = changed_wish(self.site, live, request, caller)
         elif deployment_of(request.workspace).options:
-            way = chosen_way(self.site, self._parts.admission, caller, request, program)
-            if isinstance(way, Trouble):
-                return way
-            request, wish, ways = way.request, way.wish, way.views
+            chosen = chosen_way(self.site, self._parts.admission, caller, request, program)
+            if isinstance(chosen, Trouble):
+                return chosen
+            way, request, wish = chosen, chosen.request, chosen.wish
         else:
             wish = wish_of(self.site, policies, caller, request)
         if isinstance(wish, Trouble):
@@ -181,15 +184,30 @@ class RequestDispatch:
             judged = self._judged(request, wish, program, is_sure=is_sure)
             if not isinstance(judged, Judged):
                 return judged
-            decision = replace(judged.decision, options=ways) if ways else judged.decision
+            decision = judged.decision if way is None else replace(judged.decision, options=way.views)
             if not request.is_plan:
                 self._remember(caller, request, decision)
-            return self._searched(request, wish, replace(judged, decision=decision), program)
+            judged = replace(judged, decision=decision)
+            if way is not None and way.refused:
+                return self._options_searched(way, judged, program)
+            return self._searched(request, wish, judged, program)
         assert live is not None
-        answer = self._modify(live, wish, request, program)
-        if isinstance(answer, Decision):
-            self._remember(caller, request, answer)
-        return answer
+        return self._changed(live, wish, request, caller, program)
+
+    def _changed(
+        self, live: Live, wish: Wish, request: Modify, caller: Caller, program: PolicyRefusal | None
+    ) -> Answer | OfferSearch:
+        """What became of a change; if it is refused, it is looked for when it could begin."""
+        changed = self._modify(live, wish, request, program)
+        if isinstance(changed, Trouble):
+            return changed
+        self._remember(caller, request, changed.decision)
+        if changed.rejected is None:
+            return changed.decision
+        slices = self._change_slices(wish, changed.decision, changed.rejected)
+        if request.key and not request.is_plan:
+            slices = self._remembered(request, caller, slices)
+        return OfferSearch(decision=_unsearched(changed.decision), slices=slices)
 
     def _searched(
         self, request: Reserve, wish: Wish, judged: Judged, program: PolicyRefusal | None
@@ -206,7 +224,30 @@ class RequestDispatch:
             return search or decision
         return replace(search, slices=self._remembered(request, wish.caller, search.slices))
 
-    def _remembered(self, request: Reserve, caller: Caller, slices: Slices) -> Slices:
+    def _options_searched(self, way: ChosenWay, judged: Judged, program: PolicyRefusal | None) -> OfferSearch:
+        """What was decided; of each option that is refused, it is looked for when it could start."""
+        request, slices = way.request, self._option_slices(way, judged, program)
+        if request.key and not request.is_plan:
+            slices = self._remembered(request, way.wish.caller, slices)
+        return OfferSearch(decision=_unsearched(judged.decision), slices=slices)
+
+    def _option_slices(self, way: ChosenWay, judged: Judged, program: PolicyRefusal | None) -> Slices:
+        parts = self._parts
+        slices = with_starts(self.site, parts.admission, way)
+        # Beside itself it could not start again.
+        views, first = yield from without(self.site, judged.decision.name, slices)
+        if judged.rejected is None or first is None or any(each.result == "chosen" for each in views):
+            if judged.rejected is None and not way.request.is_plan:
+                parts.negotiation.drop_offers(way.wish.caller)
+            return replace(judged.decision, options=views)
+        decision = replace(parts.admission.decision(first.wish, first.rejected), name="", options=views)
+        refused = Judged(decision=decision, rejected=first.rejected)
+        answer = self._searched(replace(first.request, key=""), first.wish, refused, program)
+        if isinstance(answer, Decision):
+            return answer
+        return (yield from answer.slices)
+
+    def _remembered(self, request: Reserve | Modify, caller: Caller, slices: Slices) -> Slices:
         """Whoever asks the same again is told the offers, too, once they are found."""
         decision = yield from slices
         changed = self._stored(request, caller, decision)
@@ -324,14 +365,23 @@ class RequestDispatch:
                 parts.opening.arrange(parts.site.live[name])
         return judged
 
-    def _modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:
+    def _change_slices(self, wish: Wish, decision: Decision, rejected: Rejected) -> Slices:
+        """When a change that is refused could begin."""
+        told = yield from renewed_from(self.site, wish, rejected)
+        anew = self._parts.admission.decision(wish, told)
+        return replace(decision, earliest_start_s=anew.earliest_start_s, remedies=anew.remedies)
+
+    def _modify(
+        self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None
+    ) -> Judged | Trouble:
         parts, before = self._parts, set(live.nodes)
-        decision = parts.admission.modify(live, wish, request, program)
-        if not request.is_plan and isinstance(decision, Decision) and decision.result == "accepted":
+        judged = parts.admission.modify(live, wish, request, program)
+        is_changed = isinstance(judged, Judged) and judged.decision.result == "accepted"
+        if not request.is_plan and is_changed:
             parts.execution.release(live, tuple(sorted(before - set(live.nodes))))
             parts.execution.prune()
             parts.execution.arrange(live)
-        return decision
+        return judged
 
     def _transfers(self, request: ListTransfers, caller: Caller) -> TransferList:
         """Those with deadlines come first, as on the link."""
@@ -411,6 +461,13 @@ class RequestDispatch:
             text=write_decision(decision),
             at_s=self.site.now_s,
         )
+
+
+def _unsearched(decision: Decision) -> Decision:
+    """What is answered if a search is not made."""
+    if decision.result == "accepted":
+        return decision
+    return replace(decision, notes=(*decision.notes, UNSEARCHED))
 
 
 def _canceller(live: Live, caller: Caller) -> str:

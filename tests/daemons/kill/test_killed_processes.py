@@ -25,9 +25,10 @@ def test_nothing_that_was_acknowledged_is_lost_by_killing(kind: str, tmp_path: P
         make_pool(root)
         wrong: list[str] = []
         rounds = 0
-        # On a busy machine the processes get less done before they are killed.
+        # On a busy machine processes get less done before they are killed: later rounds are longer.
         while not wrong and (rounds < ROUNDS or (told.counts["added"] <= ROUNDS and rounds < MOST_ROUNDS)):
-            round_of(root, told, OWNERS, rounds, random.uniform(0.005, 0.06), is_killed=True)
+            seconds = random.uniform(0.005, 0.06) * (1 + rounds // ROUNDS)
+            round_of(root, told, OWNERS, rounds, seconds, is_killed=True)
             rounds += 1
             wrong = [f"round {rounds}: {each}" for each in faults(root, told)]
 

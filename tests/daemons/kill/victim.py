@@ -18,10 +18,10 @@ from pathlib import Path
 
 from cachemgr.base.clock import SystemClock
 from tests.repository import ROOT
+from tests.waiting import awaited
 
 CLOCK = SystemClock()
 PATIENCE_S = 60.0
-LOOK_S, RESTS, MOST_REST_S = 0.03, 9, 0.5
 Json = dict[str, object]
 
 
@@ -198,15 +198,8 @@ class Victim:
             return {}
 
     def eventually(self, what: str, is_so: Callable[[], object], within_s: float = PATIENCE_S) -> None:
-        """Whoever looks rests for longer than a look takes: the service wants the processor."""
-        looked_s = CLOCK.monotonic_s()
-        until_s = looked_s + within_s
-        while not is_so():
-            now_s = CLOCK.monotonic_s()
-            if now_s > until_s:
-                raise Trouble(f"never: {what}\n{self.last_words()}")
-            CLOCK.sleep(max(LOOK_S, min(RESTS * (now_s - looked_s), MOST_REST_S)))
-            looked_s = CLOCK.monotonic_s()
+        if not awaited(is_so, within_s):
+            raise Trouble(f"never: {what}\n{self.last_words()}")
 
     def last_words(self, letters: int = 3_000) -> str:
         return self.log.read_text(errors="replace")[-letters:] if self.log.exists() else ""

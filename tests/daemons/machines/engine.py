@@ -8,20 +8,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from cachemgr.machines.qemu.process import LOCK, holders
 from tests.daemons.machines.counter import counts
 from tests.repository import ROOT
+from tests.waiting import awaited
 
 PYTHON = "/usr/bin/python3" if os.geteuid() == 0 else sys.executable
 """Another user cannot read an interpreter that root has built for itself."""
 UID = 65534 if os.geteuid() == 0 else os.geteuid()
 WAIT_S = 120.0
-LOOK_S = 0.02
-RESTS, MOST_REST_S = 9, 1.0
 STEPPER = Path(__file__).with_name("stepper.py")
 MIB = 1 << 20
 
@@ -129,11 +127,4 @@ class Engine:
 
 
 def wait_until(is_so: Any, words: Any, wait_s: float = WAIT_S) -> None:
-    """Whoever looks rests for longer than a look takes: a guest wants the processor."""
-    until_s = time.monotonic() + wait_s  # noqa: TID251 - real processes are waited for
-    looked_s = time.monotonic()  # noqa: TID251
-    while not is_so():
-        now_s = time.monotonic()  # noqa: TID251
-        assert now_s < until_s, words()
-        time.sleep(max(LOOK_S, min(RESTS * (now_s - looked_s), MOST_REST_S)))
-        looked_s = time.monotonic()  # noqa: TID251
+    assert awaited(is_so, wait_s), words()

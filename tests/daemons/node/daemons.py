@@ -33,6 +33,7 @@ from cachemgr.network.client import DaemonClient
 from cachemgr.pool.layout import PoolSettings
 from cachemgr.pool.pool import ImagePool
 from tests.repository import ROOT
+from tests.waiting import awaited
 
 DEADLINE_S = 90.0
 CLOCK = SystemClock()
@@ -41,11 +42,8 @@ MIB = 1 << 20
 
 def eventually(what: str, is_so: Callable[[], object], evidence: Callable[[], str] = str) -> None:
     """Poll until it is so; with the logs in the failure if it never is."""
-    until_s = CLOCK.monotonic_s() + DEADLINE_S
-    while not is_so():
-        if CLOCK.monotonic_s() > until_s:
-            pytest.fail(f"never: {what}\n{evidence()}")
-        CLOCK.sleep(0.02)
+    if not awaited(is_so, DEADLINE_S):
+        pytest.fail(f"never: {what}\n{evidence()}")
 
 
 def sha256(data: bytes) -> str:

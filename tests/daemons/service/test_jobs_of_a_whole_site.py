@@ -56,6 +56,8 @@ def test_nothing_is_left_of_a_job_on_its_node(service: Siege) -> None:
 
     eventually(is_tidy, "tidiness", service.log.read_text)
 
+    assert is_tidy()
+
 
 def test_private_image_is_read_by_its_user_and_by_nobody_else(service: Siege) -> None:
     path = service.folder / "private"

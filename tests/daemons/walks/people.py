@@ -121,16 +121,19 @@ class UnderWay:
         self.queue.release(self.jobs["held"])
         cluster.run(HEAD, ["touch", f"go-{self.name}"], user=USER)
 
-    def check(self) -> None:
-        """Each has ended well, and has seen its image; the promise is kept."""
+    def otherwise(self) -> dict[str, list[str]]:
+        """Each has ended well, and the promise is kept; what jobs printed that have not seen their image."""
         for job in (*self.plain, *self.jobs.values()):
             self.queue.wait_good(job)
+        found = {}
         for kind in self.jobs:
             printed = self.queue.cluster.read(HEAD, f"{self._home()}/{kind}-{self.name}")
             lines = [line.split()[0] for line in printed.splitlines()]
             wanted = [self.digests[kind]] * (2 if kind == "running" else 1)
-            assert lines == wanted, (kind, printed)
+            if lines != wanted:
+                found[kind] = lines
         self._check_reservation()
+        return found
 
     def _submit(
         self, kind: str, *, is_held: bool = False, is_held_back: bool = False, more: str = ""

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -64,23 +65,29 @@ def grid_site() -> Iterator[Queue]:
 def test_jobs_of_every_kind_go_on_while_all_of_outrider_is_exchanged_on_slurm(wheel: Path) -> None:
     with slurm_site() as queue:
         install(queue, SLURM, wheel, FIRST_SLURM)
-        exchange(queue, SLURM, "The next version", wheel, "once", is_same=True)
+        found = exchange(queue, SLURM, "The next version", wheel, "once", is_same=True)
+
+    assert found == AS_PROMISED
 
 
 @pytest.mark.usefixtures("long")
 def test_next_version_and_the_one_before_on_slurm(wheel: Path, wheel_before: Path) -> None:
     with slurm_site() as queue:
         install(queue, SLURM, wheel_before, FIRST_SLURM)
-        exchange(queue, SLURM, "The next version", wheel, "up")
-        exchange(queue, SLURM, "The version before", wheel_before, "down")
+        up = exchange(queue, SLURM, "The next version", wheel, "up")
+        down = exchange(queue, SLURM, "The version before", wheel_before, "down")
+
+    assert up == down == AS_PROMISED
 
 
 @pytest.mark.usefixtures("long")
 def test_next_version_and_the_one_before_on_grid_engine(wheel: Path, wheel_before: Path) -> None:
     with grid_site() as queue:
         install(queue, GRIDENGINE, wheel_before, FIRST_GRID)
-        exchange(queue, GRIDENGINE, "The next version", wheel, "up")
-        exchange(queue, GRIDENGINE, "The version before", wheel_before, "down")
+        up = exchange(queue, GRIDENGINE, "The next version", wheel, "up")
+        down = exchange(queue, GRIDENGINE, "The version before", wheel_before, "down")
+
+    assert up == down == AS_PROMISED
 
 
 def install(queue: Queue, page: str, wheel: Path, titles: tuple[str, ...]) -> None:
@@ -88,7 +95,24 @@ def install(queue: Queue, page: str, wheel: Path, titles: tuple[str, ...]) -> No
     walk(queue.cluster, page, wheel, "first").go(*titles)
 
 
-def exchange(queue: Queue, page: str, title: str, wheel: Path, name: str, *, is_same: bool = False) -> None:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exchanged:
+    """What was seen of an exchange."""
+
+    kept_on: set[tuple[str, str]]
+    """Processes of Outrider's that are those of before."""
+    still_waited: bool
+    """What could not begin meanwhile did not."""
+    otherwise: dict[str, list[str]]
+    """By kind of job, what one printed of its image where it was not its digest."""
+
+
+AS_PROMISED = Exchanged(kept_on=set(), still_waited=True, otherwise={})
+
+
+def exchange(
+    queue: Queue, page: str, title: str, wheel: Path, name: str, *, is_same: bool = False
+) -> Exchanged:
     """
     Another version, while users go on. Nothing is lost, fails, or begins without its image. Where the version
     is the same, nodes have no reason to begin anew, and are made to.
@@ -108,10 +132,9 @@ def exchange(queue: Queue, page: str, title: str, wheel: Path, name: str, *, is_
 
     walk(queue.cluster, page, wheel, name, and_submit).go(title)
 
-    assert not before & daemons(queue.cluster)
-    assert jobs.still_wait()
+    kept_on, still_waited = before & daemons(queue.cluster), jobs.still_wait()
     jobs.go_on()
-    jobs.check()
+    return Exchanged(kept_on=kept_on, still_waited=still_waited, otherwise=jobs.otherwise())
 
 
 def daemons(cluster: BootedCluster) -> set[tuple[str, str]]:

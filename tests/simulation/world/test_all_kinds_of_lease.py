@@ -218,7 +218,7 @@ def test_promises_of_all_kinds_are_kept_and_nobody_starves(first: int) -> None:
     assert {seed: faults for seed, each in played.items() if (faults := list(each.faults()))} == {}
     kept = Counter(each.workspace.name.split()[0] for one in played.values() for each in one.outcome.kept)
     assert set(kept) == set(KINDS)
-    assert sum(len(each.site.requeued) for each in played.values()) > len(played) // 10
+    assert sum(len(each.site.requeued) for each in played.values()) > len(played) // 20
     assert sum(len(each.outcome.yielded) for each in played.values()) > 0
     assert sum(each.outcome.moved_leases for each in played.values()) > 0
 

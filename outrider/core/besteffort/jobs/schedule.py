@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Protocol
 
+from outrider.core.besteffort.jobs.free_spans import FreeSpans, Spans, longest
 from outrider.core.besteffort.jobs.kept import Found, KeptPlaces, unaffected
 from outrider.core.besteffort.jobs.order import Rank
 from outrider.core.besteffort.overtaking import Backfilling, Overtaking
 from outrider.core.nodes.forecast import BusyForecast, Taken
-from outrider.core.nodes.free_spans import FreeSpans, Spans, longest
 from outrider.core.nodes.timeline import mask_of, numbers
 from outrider.core.nodes.together import earliest_together
 

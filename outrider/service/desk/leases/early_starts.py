@@ -6,16 +6,19 @@ What others change in between counts from then on, and what is named would be ac
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import nullcontext
 from dataclasses import replace
+from typing import TypeVar
 
 from outrider.core.model import Workspace
-from outrider.core.nodes.earliest_slots import finished
 from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.earliest import MOST_STARTS_TRIED, StartSearch, search_after, search_from
 from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.wishes import Wish
+
+Found = TypeVar("Found")
 
 MOST_ENDS_TRIED = 4
 """How many ends of others are tried in search of a start that the policies allow."""
@@ -27,22 +30,43 @@ Slices = Generator[None, None, Rejected]
 def with_earliest(site: Site, admission: ReservationAdmission, wish: Wish, rejected: Rejected) -> Slices:
     """What has just been refused, with the first start that the book would accept and that neither the
     policies nor offers to others are against."""
-    workspace, refusal, first_s = wish.workspace, rejected.refusal, rejected.earliest_start_s
-    if wish.document.open is not None or (refusal.message and first_s is None):
+    workspace, refusal = wish.workspace, rejected.refusal
+    if wish.document.open is not None or refusal.message:
         # Its start is not its own to choose; or no other start would help.
         return replace(rejected, earliest_start_s=None)
     assert workspace.start_s is not None
-    if workspace.finish_by_s is None and not workspace.is_immediate:
-        first_s = yield from _first_start(site, workspace, workspace.start_s, refusal)
+    # Of what may start at several times the last of these was refused, and all before it.
+    is_floating = workspace.finish_by_s is not None or workspace.is_immediate
+    first_s = yield from _first_start(site, workspace, workspace.start_s, None if is_floating else refusal)
     if first_s is not None:
         yield
         first_s = yield from _allowed(site, admission, wish, first_s)
     return replace(rejected, earliest_start_s=first_s)
 
 
-def at_once(slices: Slices) -> Rejected:
-    """All of a search."""
-    return finished(slices)
+def without(site: Site, name: str, slices: Generator[None, None, Found]) -> Generator[None, None, Found]:
+    """The same as if a reservation were not there: it takes nothing while a slice lasts."""
+    while True:
+        is_there = name in site.book.entries
+        with site.book.without(name, site.now_s) if is_there else nullcontext():
+            try:
+                next(slices)
+            except StopIteration as ended:
+                found: Found = ended.value
+                return found
+        yield
+
+
+def renewed_from(site: Site, wish: Wish, rejected: Rejected) -> Slices:
+    """A change of a reservation that has been refused, with the first start that the book would accept."""
+    workspace, refusal = wish.workspace, rejected.refusal
+    if refusal.message:
+        return rejected
+    assert workspace.start_s is not None
+    is_floating = workspace.finish_by_s is not None or workspace.is_immediate
+    slices = _first_start(site, workspace, workspace.start_s, None if is_floating else refusal)
+    first_s = yield from without(site, workspace.name, slices)
+    return replace(rejected, earliest_start_s=first_s)
 
 
 _Starts = Generator[None, None, int | None]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.options.admission import PossibleOption, Reason, choose
+from outrider.core.reservations.admission import Rejected
 from outrider.metadata.conversion import deployment_of
 from outrider.metadata.decision import PolicyRefusal
 from outrider.service.answers import Decision, Trouble
 from outrider.service.answers.leases import OptionView
-from outrider.service.desk.leases.early_starts import at_once, with_earliest
+from outrider.service.desk.leases.early_starts import with_earliest
 from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.wishes import Wish, wish_of
@@ -19,12 +21,26 @@ from outrider.service.requests import Caller, Reserve
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RefusedWay:
+    """An option that is refused, by its place among all."""
+
+    index: int
+    request: Reserve
+    wish: Wish
+    rejected: Rejected
+    is_late: bool
+    """Whether it could not end in time even if it started at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ChosenWay:
-    """The option by which a request is decided: the first to be possible if none is."""
+    """The option by which a request is decided: the first that is in time if none is possible."""
 
     request: Reserve
     wish: Wish
     views: tuple[OptionView, ...]
+    refused: tuple[RefusedWay, ...]
+    """Of which it is not known yet when each could start."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,8 +48,30 @@ class _Answered:
     request: Reserve
     wish: Wish
     decision: Decision
+    rejected: Rejected | None
     duration_s: int
     is_late: bool
+
+
+def with_starts(
+    site: Site, admission: ReservationAdmission, way: ChosenWay
+) -> Generator[None, None, tuple[tuple[OptionView, ...], RefusedWay | None]]:
+    """The options, each that is refused with its earliest start, in slices; and of those that are in time the
+    one that could start first."""
+    views, first, starts = list(way.views), None, []
+    for each in way.refused:
+        rejected = yield from with_earliest(site, admission, each.wish, each.rejected)
+        yield
+        start_s = rejected.earliest_start_s
+        views[each.index] = replace(views[each.index], earliest_start_s=start_s)
+        # What is late even at once cannot be asked for with the deadline.
+        if not each.is_late:
+            starts.append(
+                (FOREVER if start_s is None else start_s, each.index, replace(each, rejected=rejected))
+            )
+    if starts:
+        _, _, first = min(starts, key=lambda found: found[:2])
+    return tuple(views), first
 
 
 def chosen_way(
@@ -66,10 +104,15 @@ def chosen_way(
     index, reason = choose([_candidate(index, found[index]) for index in possible])
     views = tuple(_view(number, each, index, reason) for number, each in enumerate(found))
     if index is None:
-        # What is late even at once cannot be asked for with the deadline.
-        in_time = [each for each in views if not found[each.number - 1].is_late]
-        index = min(in_time, key=lambda each: (each.earliest_start_s or FOREVER, each.number)).number - 1
-    return ChosenWay(request=found[index].request, wish=found[index].wish, views=views)
+        index = next(number for number, each in enumerate(found) if not each.is_late)
+    refused = tuple(
+        RefusedWay(
+            index=number, request=each.request, wish=each.wish, rejected=each.rejected, is_late=each.is_late
+        )
+        for number, each in enumerate(found)
+        if each.rejected is not None
+    )
+    return ChosenWay(request=found[index].request, wish=found[index].wish, views=views, refused=refused)
 
 
 def _ask(
@@ -90,12 +133,13 @@ def _ask(
     if isinstance(wish, Trouble):
         return wish
     judged = admission.plan(wish, program)
-    decision = judged.decision
-    if judged.rejected is not None:
-        rejected = at_once(with_earliest(site, admission, wish, judged.rejected))
-        decision = replace(decision, earliest_start_s=rejected.earliest_start_s)
     return _Answered(
-        request=asked, wish=wish, decision=decision, duration_s=deployment.duration_s, is_late=is_late
+        request=asked,
+        wish=wish,
+        decision=judged.decision,
+        rejected=judged.rejected,
+        duration_s=deployment.duration_s,
+        is_late=is_late,
     )
 
 

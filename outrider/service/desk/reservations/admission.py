@@ -27,7 +27,7 @@ from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
 from outrider.metadata.decision import PolicyRefusal, core_policy
 from outrider.metadata.leases import node_order, preemption_order
 from outrider.metadata.policies import Policies
-from outrider.service.answers import Answer, Decision, Trouble
+from outrider.service.answers import Decision, Trouble
 from outrider.service.desk.batch.reservation_effects import (
     PARKED_AHEAD_S,
     park_effect,
@@ -163,10 +163,8 @@ class ReservationAdmission:
         note(kind, name, decision.result, decision.reason, uid=caller.uid)
 
     def answer(self, wish: Wish, program: PolicyRefusal | None) -> ReservationPlan | Rejected:
-        """What the core says of a wish, with all that the site's policies say. Nothing is changed.
-
-        A refusal names an earliest start only of what may start at several times, as the book alone has it.
-        """
+        """What the core says of a wish, with all that the site's policies say. Nothing is changed, and a
+        refusal names no earliest start."""
         site = self._site
         never = self._assess(wish, program)
         if never is not None:
@@ -199,8 +197,7 @@ class ReservationAdmission:
             way = self._making_way.find(wish.workspace, self.policies, review, is_plan=True)
         if way is not None:
             return replace(self.decision(wish, way.plan), reason=words_of(way)), way.plan, way
-        told = replace(admission, earliest_start_s=None) if isinstance(admission, Rejected) else admission
-        return self.decision(wish, told), admission, None
+        return self.decision(wish, admission), admission, None
 
     def _make_way(self, wish: Wish) -> ReservationPlan:
         """Enter a request for which others make way, and write down what becomes of these."""
@@ -236,17 +233,20 @@ class ReservationAdmission:
         runs, now_s = self._preemptible.runs(), self._site.now_s
         return fewest_lost(self._site.book, plan, runs, now_s, places=self._preemptible.places(now_s))
 
-    def modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:
+    def modify(
+        self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None
+    ) -> Judged | Trouble:
         """Renegotiate a reservation, or with `is_plan` say what would become of that."""
         site = self._site
         rejected = self._assess(wish, program)
         if rejected is not None:
-            return replace(self.decision(wish, rejected), name=live.name)
+            return Judged(decision=replace(self.decision(wish, rejected), name=live.name))
         if live.name not in site.book.entries:
             words = f"reservation {live.name} has lost its nodes: cancel it, or ask again later"
             return Trouble(code="conflict", message=words)
         if live.reservation.start_s <= site.now_s:
-            return self._extend(live, wish, request)
+            told = self._extend(live, wish, request)
+            return told if isinstance(told, Trouble) else Judged(decision=told)
         answer = self._renegotiate(live, wish, is_plan=True)
         decision = replace(self.decision(wish, answer.admission), name=live.name)
         if not request.is_plan:
@@ -254,14 +254,21 @@ class ReservationAdmission:
             if isinstance(answer.admission, ReservationPlan):
                 self.moved(live, self._renegotiate(live, wish, is_plan=False), "changed by its user")
                 self._site.change(live, receipt=replace(live.kept, price=decision.price))
-        return decision
+        admission = answer.admission
+        return Judged(decision=decision, rejected=admission if isinstance(admission, Rejected) else None)
 
     def _renegotiate(self, live: Live, wish: Wish, *, is_plan: bool) -> Renegotiated:
         site = self._site
         policy, review = self._policy(wish, without=live), self._review(live.name, wish)
         with uncrowded(site, wish.workspace, live.name):
             return renegotiate(
-                site.book, wish.workspace, site.now_s, policy=policy, is_plan=is_plan, review=review
+                site.book,
+                wish.workspace,
+                site.now_s,
+                policy=policy,
+                tells_earliest=False,
+                is_plan=is_plan,
+                review=review,
             )
 
     def _review(self, without: str, wish: Wish) -> Review:
@@ -409,7 +416,7 @@ class ReservationAdmission:
             price = self.prices.of_request(self.policies, wish.workspace)
         return replace(decision, price=price, notes=wish.notes)
 
-    def _extend(self, live: Live, wish: Wish, request: Modify) -> Answer:
+    def _extend(self, live: Live, wish: Wish, request: Modify) -> Decision | Trouble:
         """Another end, or fewer nodes, for a reservation that has begun; both or neither."""
         site, before = self._site, live.reservation
         duration_s = request.duration_s or before.end_s - before.start_s
@@ -447,7 +454,7 @@ class ReservationAdmission:
             self.confirm(live)
         return decision
 
-    def _grow(self, live: Live, wish: Wish, request: Modify) -> Answer:
+    def _grow(self, live: Live, wish: Wish, request: Modify) -> Decision | Trouble:
         """More nodes for a reservation that has begun, which have its image already."""
         site, count = self._site, (request.nodes or 0) - len(live.nodes)
         words, end_s = self._policy(wish, without=live)(wish.workspace, site.now_s), live.reservation.end_s

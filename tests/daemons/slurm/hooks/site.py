@@ -25,6 +25,7 @@ from cachemgr.network.client import DaemonClient
 from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from tests.daemons.node.daemons import CLOCK, MIB, make_pool, sha256
 from tests.repository import ROOT
+from tests.waiting import awaited
 
 KEY = b"k" * 32
 UID = 65534
@@ -32,8 +33,6 @@ SLURM_UID = 1
 CONTENT = b"The image of this test.\n" * 1000
 DIGEST = sha256(CONTENT)
 UP_S, CALL_S, WAIT_S = 60, 60, 60
-# How much longer than a look whoever waits rests: a look is a command or two.
-RESTS, MOST_REST_S = 3, 1.0
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "ip", "unshare", "setpriv", "timeout")
 HOOKS = {
@@ -217,14 +216,8 @@ class Site:
         )
 
     def eventually(self, what: str, is_so: Callable[[], object], evidence: Callable[[], str] = str) -> None:
-        until_s = CLOCK.monotonic_s() + WAIT_S
-        looked_s = CLOCK.monotonic_s()
-        while not is_so():
-            now_s = CLOCK.monotonic_s()
-            if now_s > until_s:
-                pytest.fail(f"never: {what}: {evidence()}\n{self.logs()}")
-            CLOCK.sleep(max(0.1, min(RESTS * (now_s - looked_s), MOST_REST_S)))
-            looked_s = CLOCK.monotonic_s()
+        if not awaited(is_so, WAIT_S, 0.1):
+            pytest.fail(f"never: {what}: {evidence()}\n{self.logs()}")
 
     def logs(self) -> str:
         paths = [self.folder / "start", *self.folder.glob("state/*log"), *self.folder.glob("slurmd*.log")]

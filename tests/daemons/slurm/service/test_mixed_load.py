@@ -16,7 +16,18 @@ from testbed.clustersite import ServedImage
 from testbed.site import OutriderSite, site_cluster
 from testbed.slurm import HEAD
 from tests.daemons import mixed_load
-from tests.daemons.mixed_load import JobWish, Promise, Record, drawn, faults, pace_of, play, stretched
+from tests.daemons.mixed_load import (
+    JobWish,
+    Promise,
+    Record,
+    Story,
+    drawn,
+    faults,
+    job_faults,
+    pace_of,
+    play,
+    stretched,
+)
 from tests.daemons.slurm.service.conftest import (
     JOBS,
     LINES,
@@ -42,6 +53,16 @@ sbatch --parsable --hold --job-name="$1" --comment="$2" >/dev/null <<END
 END
 while ! grep -q "$2" "$3/job_state"; do sleep 0.01; done
 kill -KILL "$(cat /run/slurm/slurmctld.pid)"
+"""
+# What slurmctld writes of a job that it gave nodes which do not know of it: it sends that back itself.
+UNLAUNCHED = "NODE_FAIL"
+# Nothing from the head reaches a node until slurmctld has given the job its nodes, and is dead.
+LAUNCH_IS_LOST = f"""
+nodes=$(getent hosts {" ".join(f"n{number}" for number in range(1, NODES + 1))} | cut -d' ' -f1)
+for node in $nodes; do ip route add blackhole "$node/32"; done
+while ! grep -q -E "(Allocate|Started) JobId=$4 " /var/log/slurm/slurmctld.log; do sleep 0.01; done
+{KILLED_WHEN_SAVED}
+for node in $nodes; do ip route del blackhole "$node/32"; done
 """
 
 
@@ -125,8 +146,11 @@ class SlurmLoad:
             job: Record(
                 completed=states[job, "COMPLETED"],
                 requeued=sum(
-                    count for (key, state), count in states.items() if key == job and state != "COMPLETED"
+                    count
+                    for (key, state), count in states.items()
+                    if key == job and state not in ("COMPLETED", UNLAUNCHED)
                 ),
+                unlaunched=states[job, UNLAUNCHED],
             )
             for job in jobs
         }
@@ -156,3 +180,22 @@ def test_promises_are_kept_and_every_job_ends_once(site: OutriderSite) -> None:
 @pytest.mark.long
 def test_hundreds_of_jobs_and_dozens_of_reservations(site: OutriderSite) -> None:
     check_load(site, seed=2, jobs=200, leases=50, span_s=600)
+
+
+@pytest.mark.long
+def test_job_whose_launch_is_lost_with_the_controller_has_not_been_preempted(site: OutriderSite) -> None:
+    batch, image = SlurmLoad(site), mixed_load.install(site)
+    site.cluster.wait_idle(SETTLE_S)
+    wish = JobWish(at_s=0, number=0, cpus=1, work_s=2, is_preemptible=False)
+    job = batch.submit(wish, image)
+    words = [MARK, secrets.token_hex(8), STATE, job]
+    site.cluster.run(HEAD, ["/bin/sh", "-c", LAUNCH_IS_LOST, "sh", *words])
+    killed_s = mixed_load.CLOCK.now_s()
+    site.cluster.kill_slurmctld()
+
+    start_slurmctld(site)
+
+    site.cluster.wait_for(f"job {job} to be over", lambda: not batch.waiting(), logs=site.logs)
+    assert batch.records([job])[job] == Record(completed=1, requeued=0, unlaunched=1)
+    story = Story(jobs={0: job}, outages=[(killed_s, mixed_load.CLOCK.now_s())])
+    assert job_faults(batch, story, [wish]) == []

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.repository import ROOT
+from tests.waiting import awaited
 
 PATIENCE_S = 90.0
 
@@ -87,10 +87,7 @@ def environment() -> dict[str, str]:
 
 def until(is_so: Callable[[], bool], standing: Callable[[], object]) -> None:
     """Wait for something, and tell how it stands if it does not come."""
-    end_s = time.monotonic() + PATIENCE_S  # noqa: TID251
-    while not is_so():
-        assert time.monotonic() < end_s, standing()  # noqa: TID251
-        time.sleep(0.05)
+    assert awaited(is_so, PATIENCE_S), standing()
 
 
 def missing(what: str) -> None:

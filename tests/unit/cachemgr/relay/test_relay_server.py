@@ -267,6 +267,7 @@ def test_silent_client_is_forgotten(start: Start) -> None:
         assert sock.recv(1) == b""
 
     until(lambda: node.relay.connections == 0, "the connection is gone")
+    assert node.relay.connections == 0
 
 
 def test_client_that_takes_nothing_is_sent_away(start: Start) -> None:
@@ -280,8 +281,9 @@ def test_client_that_takes_nothing_is_sent_away(start: Start) -> None:
         sock.sendall(f"GET /v1/images/{digest} HTTP/1.1\r\nAuthorization: {ticket(digest)}\r\n\r\n".encode())
 
         until(lambda: any("took nothing for 1 s" in line for line in node.log), "the reason is logged")
-
     until(lambda: node.relay.connections == 0, "the connection is gone")
+
+    assert node.relay.connections == 0
 
 
 def test_more_connections_with_a_ticket_than_allowed_are_turned_away_at_once(start: Start) -> None:

@@ -18,8 +18,7 @@ from outrider.core.besteffort.suspension import (
     plan_run,
 )
 from outrider.core.model import Node, Resources, Workspace
-from outrider.core.nodes.capacity import ResourceLayout
-from outrider.core.nodes.node_timeline import NodeTimeline
+from outrider.core.nodes.timeline import SiteTimeline
 from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.scheduler import Decided, Scheduler
@@ -263,12 +262,13 @@ def test_what_may_not_move_waits_for_its_node() -> None:
     assert run.segments[1].start_s == 500
 
 
-def node_row(taken: list[tuple[int, int]], capacity: int = 1) -> NodeTimeline:
-    layout = ResourceLayout(["cpus"])
-    row = NodeTimeline(layout, layout.pack(Resources.of(cpus=capacity)))
-    for start_s, end_s in taken:
-        row.reserve(1, start_s, end_s)
-    return row
+def table_with(taken: list[list[tuple[int, int]]], *, is_tidy: bool) -> SiteTimeline:
+    nodes = [Node(name=f"n{number}", capacity=Resources.of(cpus=1)) for number in range(len(taken))]
+    table = SiteTimeline(nodes, is_tidy=is_tidy)
+    for node, spans in enumerate(taken):
+        for start_s, end_s in spans:
+            table.reserve(node, 1, start_s, end_s)
+    return table
 
 
 def random_gaps(random: Random) -> list[tuple[int, int]]:
@@ -285,14 +285,15 @@ def test_a_planned_run_fits_its_gaps_and_does_all_its_work_in_segments_worth_it(
     planned = 0
     for seed in range(examples(1500)):
         random = Random(seed)
-        rows = [node_row(random_gaps(random)), node_row(random_gaps(random))]
+        # Of one of two kinds of tables, which tell in ways of their own when whole nodes are free.
+        table = table_with([random_gaps(random), random_gaps(random)], is_tidy=seed % 2 == 0)
         lanes = [DiskQueue(), DiskQueue()]
         rules = costly(is_serialised=random.random() < 0.5, least_run_s=random.choice([1, 5, 20]))
         shares = tuple(SegmentShare(node, 1, 1) for node in range(random.randint(1, 2)))
         work_s, overhead_s = random.randint(1, 150), random.choice([0, 3, 8])
         start_s = random.randint(0, 40)
 
-        segments = plan_run(rows, lanes, shares, start_s, work_s, rules, overhead_s)
+        segments = plan_run(table, lanes, shares, start_s, work_s, rules, overhead_s)
 
         if segments is None:
             continue
@@ -300,7 +301,7 @@ def test_a_planned_run_fits_its_gaps_and_does_all_its_work_in_segments_worth_it(
         assert sum(segment.useful_s for segment in segments) == work_s
         assert segments[0].start_s == start_s
         for index, segment in enumerate(segments):
-            assert all(rows[share.node].fits(1, segment.start_s, segment.end_s) for share in shares)
+            assert all(table.rows[share.node].fits(1, segment.start_s, segment.end_s) for share in shares)
             assert (segment.resume_s >= overhead_s) if index else not segment.resume_s
             if index < len(segments) - 1:
                 assert segment.suspend_s >= overhead_s

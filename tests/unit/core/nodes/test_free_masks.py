@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from outrider.core.model import Node, Resources
 from outrider.core.nodes import timeline as slot_table
 from outrider.core.nodes.earliest_slots import SlotSweep
 from outrider.core.nodes.node_timeline import FOREVER
-from outrider.core.nodes.selection import fit, fit_whole
+from outrider.core.nodes.selection import first_whole, fit
 from outrider.core.nodes.timeline import BUCKET_S, SiteTimeline
 
 NODES, CPUS, HORIZON_S = 6, 2, 3 * BUCKET_S
@@ -94,16 +95,17 @@ def test_gang_of_whole_nodes_gets_those_that_a_look_at_single_nodes_finds(seed: 
         wanted, duration_s = site.chance.randrange(1, NODES + 1), site.chance.randrange(1, HORIZON_S)
         available = site.chance.randrange(table.everyone + 1)
         holders = site.chance.randrange(table.everyone + 1) & available
-        same = {
+        same: dict[str, Any] = {
             "instances": wanted,
-            "need": whole,
             "start_s": start_s,
             "end_s": start_s + duration_s,
             "holders": holders,
             "available": available,
         }
 
-        assert fit_whole(table, **same) == fit(table, **same)  # type: ignore[arg-type]
+        one_by_one = fit(table, need=whole, **same)
+        nodes = None if isinstance(one_by_one, int) else [each.node for each in one_by_one]
+        assert first_whole(table, table.free_masks(whole), **same) == nodes
         sweep = SlotSweep(
             table,
             instances=wanted,

@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from outrider.core.besteffort.board import QueueRules
+from outrider.core.links.links import ExclusiveLinks
 from outrider.core.links.shared import SharedLink
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.core.nodes import earliest_slots
@@ -16,6 +17,7 @@ from outrider.core.reservations.admission import Rejected, assess
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping, Terms
 from outrider.core.reservations.earliest import earliest_start, search_from
 from outrider.core.reservations.planning import plan_at
+from outrider.core.reservations.renegotiation import change_end
 from outrider.core.scheduler import Scheduler
 from tests.amount import examples
 from tests.unit.core.books import (
@@ -148,6 +150,19 @@ def test_with_an_image_that_is_only_being_made_the_earliest_start_is_the_first_t
             assert plan.insertion is None or min(plan.insertion.latest) >= made_s
     assert refused > examples(200)
     assert not wrong, f"{len(wrong)}: {wrong[:5]}"
+
+
+def test_where_a_reservation_ends_earlier_than_promised_others_can_start_then() -> None:
+    # Too many instances a node to be listed one by one: starts are tried where something ends or begins.
+    book = Book(nodes(2, cpus=16), Terms(), links=ExclusiveLinks(rate_bytes_per_s=1))
+    whole = Workspace(name="whole", instances=2, resources=Resources.of(cpus=16), duration_s=100, start_s=0)
+    accept(book, whole, 0)
+    accept(book, replace(whole, name="next", start_s=120), 0)
+
+    assert change_end(book, "whole", 70, 10) is None
+
+    asked = Workspace(name="asked", instances=20, resources=ONE, duration_s=50, start_s=20)
+    assert earliest_start(book, asked, 20, 10) == first_accepted(book, asked, 20, 10) == 70
 
 
 def test_image_that_is_being_made_reaches_an_idle_node_by_its_transfer_after_that() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from outrider.service.answers import Answer, Decision
 from outrider.service.desk.leases.offer_searches import MOST_OF_ONE
-from outrider.service.requests import Asked, Caller, Request, Reserve, ShowStatus, Ticked
+from outrider.service.requests import Asked, Caller, Modify, Request, Reserve, ShowStatus, Ticked
 from tests.unit.service.desk.sandbox import ALICE, BOB, Sandbox, reserve, wanted
 
 
@@ -142,3 +142,26 @@ def test_of_one_user_so_many_searches_are_open_at_a_time(sandbox: Sandbox) -> No
     window.go_on(most=600)
 
     assert all(window.decision(ticket).offers for ticket in (*searched, other))
+
+
+def test_others_are_answered_while_it_is_looked_for_when_options_and_changes_could_start(
+    sandbox: Sandbox,
+) -> None:
+    own = reserve(sandbox, ALICE, name="own", nodes=1, start="now+12minutes", duration="1h")
+    window = crowded(sandbox)
+    ways = "start: now+15minutes, options: [{nodes: 2, duration: 1h}, {nodes: 4, duration: 50m}]"
+    refused = window.ask(wanted(sandbox, name="ways", when=ways))
+    changed = window.ask(Modify(name=own.name, nodes=2))
+    at_once = window.ask(wanted(sandbox, name="soon", nodes=4, when="start: now, finish_by: now+70minutes"))
+    looked = window.ask(ShowStatus(), BOB)
+    answered = set(window.answers)
+    window.go_on()
+
+    assert answered == {looked}
+    assert own.end_s is not None
+    crowd_ends_s = own.end_s - 2 * 60
+    starts = [each.earliest_start_s for each in window.decision(refused).options]
+    assert starts == [crowd_ends_s, own.end_s]
+    assert window.decision(changed).result == "refused"
+    assert window.decision(changed).earliest_start_s == crowd_ends_s
+    assert window.decision(at_once).earliest_start_s == own.end_s
