@@ -184,7 +184,7 @@ class BookingSystem:
     def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> NoReturn:
         raise _no_jobs()
 
-    def move(self, job: str, nodes: Sequence[str]) -> NoReturn:
+    def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> NoReturn:
         raise _no_jobs()
 
     def cancel(self, job: str, reason: str) -> NoReturn:

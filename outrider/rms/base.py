@@ -326,8 +326,9 @@ class BatchSystem(Protocol):
         the node where its machine is, it has the time that was left.
         """
 
-    def move(self, job: str, nodes: Sequence[str]) -> None:
+    def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         """Let a suspended job, whose machines are on other nodes now, start again there and nowhere else.
+        If it goes first, nothing that waits keeps it from room that is there for it.
 
         `Refused` if it is not suspended, or where a job's machine cannot move.
         """

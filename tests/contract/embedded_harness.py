@@ -147,8 +147,8 @@ class Restarted:
     def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
         self._start().save(job, start_s, reason, is_kept=is_kept)
 
-    def move(self, job: str, nodes: Sequence[str]) -> None:
-        self._start().move(job, nodes)
+    def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
+        self._start().move(job, nodes, goes_first=goes_first)
 
     def cancel(self, job: str, reason: str) -> None:
         self._start().cancel(job, reason)

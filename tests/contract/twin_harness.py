@@ -93,8 +93,8 @@ class AskedTwice:
     def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
         self._twice("save", lambda: self._twin.save(job, start_s, reason, is_kept=is_kept))
 
-    def move(self, job: str, nodes: Sequence[str]) -> None:
-        self._twin.move(job, nodes)
+    def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
+        self._twin.move(job, nodes, goes_first=goes_first)
 
     def cancel(self, job: str, reason: str) -> None:
         self._twice("cancel", lambda: self._twin.cancel(job, reason))

@@ -202,7 +202,7 @@ class EmbeddedSystem:
     def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
         raise Refused(f"job {job} cannot be saved: there are no virtual machines on this site")
 
-    def move(self, job: str, nodes: Sequence[str]) -> None:
+    def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         raise Refused("the embedded backend has no machines for jobs")
 
     def cancel(self, job: str, reason: str) -> None:

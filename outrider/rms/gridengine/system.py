@@ -292,7 +292,7 @@ class GridEngine:
         if done.code != 0 and b"already" not in done.text:
             raise self._commands.failure(("qmod", "-sj"), done)
 
-    def move(self, job: str, nodes: Sequence[str]) -> None:
+    def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         raise Refused("beside Grid Engine a machine continues where it was saved")
 
     def cancel(self, job: str, reason: str) -> None:

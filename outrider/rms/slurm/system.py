@@ -37,6 +37,10 @@ from outrider.rms.slurm.snapshot import JobsReader, SlurmSnapshot, WarningLog
 SAVING = "USR1"
 """The signal by which a machine is told to save itself."""
 
+FIRST = 0xFFFF0000
+"""Above what Slurm's own plugins give. With the place that a job had, Slurm would let it wait for another
+that waits for a whole node, although there is room."""
+
 
 class SlurmSystem:
     """A BatchSystem over Slurm's commands. Any thread may call; one call runs at a time."""
@@ -282,7 +286,7 @@ class SlurmSystem:
                 self._write(found, self._seen.job(job), known.record)
                 raise
 
-    def move(self, job: str, nodes: Sequence[str]) -> None:
+    def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         with self._guard:
             found, known = self._standing(job), self._seen.job(job)
             saved = known.record.saved
@@ -292,7 +296,9 @@ class SlurmSystem:
                 raise Refused(f"job {job} has no saved machine")
             if not (found.is_waiting and known.record.is_suspended):
                 raise Unavailable(f"job {job} is not suspended yet")
-            self._write(found, known, replace(known.record, saved=replace(saved, node=",".join(nodes))))
+            place = replace(saved, node=",".join(nodes))
+            priority = FIRST if goes_first else known.record.priority
+            self._write(found, known, replace(known.record, saved=place, priority=priority))
 
     def _keep(self, found: Standing, known: SlurmJob, reason: str) -> None:
         """One that waits with a saved machine is suspended until somebody lets it go on."""

@@ -248,7 +248,7 @@ class Twin:
                 self._world.log_change("saving", job, reason)
                 self._world.leave(found, JobState.SUSPENDED if is_kept else JobState.PENDING, reason)
 
-    def move(self, job: str, nodes: Sequence[str]) -> None:
+    def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         with self._call("move"):
             if not self._world.rules.moves_machines:
                 raise Refused("machines do not move here")

@@ -33,6 +33,8 @@ class MoveFields:
     sources: Sequence[str]
     targets: Sequence[str]
     rate_bytes_per_s: int
+    goes_first: bool = False
+    """A plan has made room for it there, which is for nobody else."""
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -67,7 +69,7 @@ def move_machine(fields: MoveFields, nodes: Nodes, rms: BatchSystem, attempts: i
         raise Unavailable(f"its machine is not on {', '.join(fields.targets)} yet: {failed}") from failed
     if any(state != TAKEN for state, _ in found.values()):
         raise Unavailable(f"its machine is on its way to {', '.join(fields.targets)}")
-    rms.move(fields.job, fields.targets)
+    rms.move(fields.job, fields.targets, goes_first=fields.goes_first)
     for source in fields.sources:
         # What is left there is void, and goes with the job.
         with suppress(MoveFailed):

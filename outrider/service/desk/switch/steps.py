@@ -71,7 +71,7 @@ def order_step(site: Site, entries: Mapping[str, JobEntry], step: DecidedStep, w
         return ""
     job = entry.job
     if step.kind == "migrate" or (step.kind == "resume" and step.source != step.target):
-        done = order_move(site, entry, entries.values(), step.target, who)
+        done = order_move(site, entry, entries.values(), step.target, who, is_planned=True)
         if isinstance(done, Trouble):
             return done.message
         if step.kind == "resume" and job.state is JobState.SUSPENDED:

@@ -51,7 +51,7 @@ class TwoNodes:
             return f"taken {PLACE}"
         return f"fetched {PLACE}" if self.is_brought else "coming "
 
-    def move(self, job: str, nodes: Sequence[str]) -> None:
+    def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         assert (job, self.holder) == ("17", *nodes)
         (self.led_to,) = nodes
 
@@ -130,7 +130,7 @@ class FourNodes:
         result = OrderResult(order=order, words=f"{state} {PLACE}")
         return NodeReport(node=call.node, at_s=0, limit_bytes=1, used_bytes=0, results=(result,))
 
-    def move(self, job: str, nodes: Sequence[str]) -> None:
+    def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         assert self.given == {"n1", "n2"}
         self.led_to = tuple(nodes)
 

@@ -19,10 +19,17 @@ planned with a reserve."""
 
 
 def order_move(
-    site: Site, entry: JobEntry, entries: Iterable[JobEntry], node: str, who: str
+    site: Site,
+    entry: JobEntry,
+    entries: Iterable[JobEntry],
+    node: str,
+    who: str,
+    *,
+    is_planned: bool = False,
 ) -> Trouble | str:
     """Have a job's machines saved if they run, brought to other nodes, one of them to `node`, and let go on
-    if they were not suspended by hand; in words what is done."""
+    if they were not suspended by hand; in words what is done. Where a plan has made room for them there,
+    they go on before what waits: whoever moves a job of their own gains no place by that."""
     job, now_s = entry.job, site.now_s
     if entry.lines is None or not entry.lines.is_machine or not job.can_save:
         return _conflict(f"job {job.key} runs in no virtual machine (run: vm): it cannot move")
@@ -40,7 +47,7 @@ def order_move(
     rate = move_rate(site, len(sources))
     fields = {
         "job": job.key, "uid": job.uid, "sources": sources, "targets": targets,
-        "rate_bytes_per_s": rate,
+        "rate_bytes_per_s": rate, "goes_first": is_planned,
     }  # fmt: skip
     effects: list[Effect] = []
     source, target = ", ".join(sources), ", ".join(targets)

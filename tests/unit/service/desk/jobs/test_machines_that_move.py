@@ -71,6 +71,7 @@ def test_machine_is_suspended_brought_over_and_goes_on(
     site.sleep(120)
 
     assert isinstance(answer, JobDetails)
+    assert not any(each["goes_first"] for each in moves.asked), "a user's own move gains no place"
     told = answer.moves
     other = next(each for each in NODES if each not in before.nodes)
     assert f"from {before.nodes[0]} to {other}" in told

@@ -54,7 +54,8 @@ class Halls(Sandbox):
             self.refuses.remove(fields["job"])
             return Refused("another version of QEMU")
         try:
-            self.rms.move(fields["job"], tuple(fields["targets"]))
+            assert fields["goes_first"], fields
+            self.rms.move(fields["job"], tuple(fields["targets"]), goes_first=True)
         except RmsError as error:
             return error
         self.carried.append(f"{fields['job']} to {','.join(fields['targets'])}")
