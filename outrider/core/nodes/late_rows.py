@@ -24,6 +24,8 @@ class _Entry:
     start_s: int
     end_s: int
     is_taken: bool
+    is_broken: bool = False
+    """Some of its time was given back by another entry."""
 
 
 class LateRows(list[NodeTimeline]):
@@ -52,23 +54,43 @@ class LateRows(list[NodeTimeline]):
     def take(self, nodes: int, start_s: int, end_s: int) -> None:
         """These nodes are taken as a whole, and were free."""
         entry = _Entry(nodes, nodes, start_s, end_s, True)
-        self._open[nodes, end_s] = entry
         self._append(entry)
+        self._open[nodes, end_s] = entry
 
     def give_back(self, nodes: int, start_s: int, end_s: int) -> None:
         """They are free again, and were taken."""
         entry = self._open.pop((nodes, end_s), None)
         if entry is not None and entry.start_s <= start_s:
+            # In tables that do not have it yet it is only shorter.
             nodes &= ~entry.left
             entry.end_s = start_s
+            if entry.start_s < start_s:
+                self._open[entry.nodes, start_s] = entry
+        else:
+            self._break(nodes, start_s, end_s)
+            if entry is not None:
+                entry.is_broken = True
         if nodes:
             self._append(_Entry(nodes, nodes, start_s, end_s, False))
+
+    def _break(self, nodes: int, start_s: int, end_s: int) -> None:
+        """What is taken in this time cannot be made shorter any more as if nothing else had happened."""
+        for key, each in list(self._open.items()):
+            if each.nodes & nodes and each.start_s < end_s and start_s < each.end_s:
+                each.is_broken = True
+                del self._open[key]
 
     def _append(self, entry: _Entry) -> None:
         if len(self._entries) >= self._most:
             past_s = self.past_s
-            self._entries = [each for each in self._entries if each.left and each.end_s > past_s]
-            self._open = {(each.nodes, each.end_s): each for each in self._entries if each.is_taken}
+            self._entries = [
+                each for each in self._entries if each.left and each.end_s > max(past_s, each.start_s)
+            ]
+            self._open = {
+                (each.nodes, each.end_s): each
+                for each in self._entries
+                if each.is_taken and not each.is_broken
+            }
             self._waiting = 0
             for each in self._entries:
                 self._waiting |= each.left

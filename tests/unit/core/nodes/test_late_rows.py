@@ -27,6 +27,9 @@ class TwoTables:
 
     def change(self) -> None:
         chance, now_s = self.chance, self.now_s
+        if self.leases and chance.random() < 0.2:
+            self.interrupt(chance.randrange(len(self.leases)))
+            return
         if self.leases and chance.random() < 0.45:
             amounts, start_s, end_s = self.leases.pop(chance.randrange(len(self.leases)))
             from_s = max(start_s, now_s + chance.choice((0, 0, 10)))
@@ -43,6 +46,23 @@ class TwoTables:
             self.late.reserve_all(amounts, start_s, end_s)
             self.plain.reserve_all(amounts, start_s, end_s)
             self.leases.append((amounts, start_s, end_s))
+
+    def interrupt(self, which: int) -> None:
+        """A lease gives a part of its time back and has it again, or is two from then on."""
+        chance = self.chance
+        amounts, start_s, end_s = self.leases[which]
+        from_s = max(start_s, self.now_s) + chance.randrange(60)
+        until_s = from_s + chance.randrange(1, 60)
+        if until_s >= end_s:
+            return
+        for table in (self.late, self.plain):
+            table.release_all(amounts, from_s, until_s)
+        if chance.random() < 0.5:
+            for table in (self.late, self.plain):
+                table.reserve_all(amounts, from_s, until_s)
+        else:
+            self.leases[which] = amounts, start_s, from_s
+            self.leases.append((amounts, until_s, end_s))
 
     def steps(self, table: SiteTimeline, node: int) -> list[tuple[int, int, int]]:
         return list(table.rows[node].steps(self.now_s, self.now_s + 4 * HORIZON_S))
