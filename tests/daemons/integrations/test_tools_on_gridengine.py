@@ -47,9 +47,12 @@ def test_task_finds_its_image(site: GridEngineSite, tools: Path, name: str, prog
 def test_accounting_of_what_ran_is_replayed(site: GridEngineSite, tmp_path: Path) -> None:
     job = site.submit("#!/bin/sh\nsleep 1\n", "-N", "train")
     path = f"{COMMON}/accounting"
-    site.cluster.wait_for(
-        "its accounting", lambda: f":train:{job}:" in site.cluster.read(HEAD, path), logs=site.logs
-    )
+
+    def is_written() -> bool:
+        # Before the first job has ended the file is not there.
+        return f":train:{job}:" in site.cluster.run(HEAD, ["cat", path], check=False).stdout
+
+    site.cluster.wait_for("its accounting", is_written, logs=site.logs)
     (tmp_path / "accounting").write_text(site.cluster.read(HEAD, path))
 
     found = [
