@@ -124,8 +124,12 @@ class BookEntry:
 
     def copies(self) -> list[tuple[int, Life]]:
         """The lives of its own image, without those of others that have parts of it."""
+        return [each for each in self.lives if self.is_own(each[1])]
+
+    def is_own(self, life: Life) -> bool:
+        """Whether it is of its own image."""
         image = self.reservation.workspace.image
-        return [each for each in self.lives if image is not None and each[1].image.key == image.key]
+        return image is not None and life.image.key == image.key
 
     def amounts(self) -> list[tuple[int, int]]:
         """What it takes of each node, as it is entered in a slot table."""

@@ -95,10 +95,14 @@ class PlanExecution:
         if entry is None:
             return
         names = site.book.timeline.nodes
-        for node, life in entry.copies():
-            if life.transfer is None or life.transfer in site.moving:
+        for node, life in entry.lives:
+            has_begun = life.transfer is None or life.transfer in site.moving
+            # Of most reservations nothing is there or under way yet.
+            if not (has_begun or live.document.parts) or not entry.is_own(life):
+                continue
+            if has_begun:
                 self._need(live, names[node].name, life.transfer)
-            elif live.document.parts:
+            else:
                 # What others have of it there must not go before the rest has come.
                 self._need(live, names[node].name, None, is_partial=True)
         reservation = live.reservation
