@@ -61,6 +61,8 @@ def test_site_lives_with_the_package_alone(cluster: BootedSlurm, packages: Path)
         file = next(folder.glob("outrider_*.deb"))
         cluster.write(HEAD, f"/srv/{folder.name}.deb", file.read_bytes())
     now, later = f"/srv/{packages.name}.deb", "/srv/next.deb"
+    # The testbed's: an empty folder that is a package's own goes with the package.
+    cluster.run(HEAD, ["rmdir", "/usr/lib/outrider"])
 
     where = (*WHERE, "/usr/bin", "/usr/share", "/usr/lib/sysusers.d")
     rest, printed, changed = lived_through(cluster, packaged(now, later), where)
