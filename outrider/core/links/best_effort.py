@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 from outrider.core.links.expected_turns import ExpectedTurn, ExpectedTurns, Slots, when_sent
 from outrider.core.links.fair_shares import NOBODY, FairShares
@@ -31,8 +30,8 @@ TURN_S = 60
 """For so long one transfer has the link while another user waits for it."""
 MOST_PARTS = 8
 """Into so many turns a long transfer is taken apart where it is expected when others will end."""
-MOST_LOOKED_AT = 200
-"""So many that wait are looked at for one that finds a way."""
+MOST_OF_USER = 50
+"""So many of each user's are looked at for one that finds a way: no user's many hide those of others."""
 
 
 @dataclass(slots=True)
@@ -147,7 +146,7 @@ class BestEffortLink:
         enough of those.
         """
         taken = self._taken()
-        for each in islice(self._in_turn(), MOST_LOOKED_AT):
+        for each in self._in_turn():
             if taken >= self.ways.origins:
                 break
             has = () if each.way is None else each.way.lanes
@@ -226,6 +225,7 @@ class BestEffortLink:
         if node in cargo.nodes:
             cargo.nodes.remove(node)
         cargo.arrived.discard(node)
+        self._hops.pop(cargo.number, None)
         self._end_if_over(cargo)
 
     def arrive(self, cargo: BestEffortTransfer, node: int) -> None:
@@ -324,7 +324,8 @@ class BestEffortLink:
         for each in self.waiting:
             of_user.setdefault(self._user(each), []).append(each)
         for user in sorted(of_user, key=self._turns.had):
-            yield from sorted(of_user[user], key=lambda each: each.begun_s is None)
+            own = sorted(of_user[user], key=lambda each: each.begun_s is None)
+            yield from own[:MOST_OF_USER]
 
     def _taken(self) -> set[str]:
         ways = [each.way for each in self.running if each.way is not None]
@@ -364,6 +365,7 @@ class BestEffortLink:
                 return False
             cargo.way = way
         cargo.nodes = together
+        self._hops.pop(cargo.number, None)
         return True
 
     def _boarded(self, image: Image) -> BestEffortTransfer | None:

@@ -80,7 +80,8 @@ class BestEffortWays:
         avoided: Collection[str] = (),
     ) -> BestEffortWay | None:
         """A way without lanes that are taken, and if it can be without those that are avoided; None
-        if there is none. Where a transfer has, or had, a lane of a link it stays on that link."""
+        if there is none. Where a transfer has, or had, a lane of a link it stays on that link, and
+        on that lane unless it is avoided."""
         network = self._network
         if network is None:
             return None if taken else self._whole
@@ -92,7 +93,7 @@ class BestEffortWays:
             free = [(lane, link) for link in kept for lane in link.lane_names if lane not in taken]
             if not free:
                 return None
-            lane, link = min(free, key=lambda each: (each[0] not in has, each[0] in avoided))
+            lane, link = min(free, key=lambda each: (each[0] in avoided, each[0] not in has))
             lanes.append(lane)
             crossed.append(link)
         rates = self._rates(crossed)

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.links.best_effort import TURN_S, BestEffortLink, BestEffortTransfer
+from outrider.core.links.best_effort import MOST_OF_USER, TURN_S, BestEffortLink, BestEffortTransfer
 from outrider.core.links.network import Network, NetworkLink
 from outrider.core.model import Image, Transfer
 
@@ -143,6 +143,35 @@ def test_who_needs_two_links_is_not_passed_over_for_ever() -> None:
     lane.arrive(both, 1)
     lane.arrive(both, 3)
     assert begun(lane) == [late]
+
+
+def test_many_of_one_user_do_not_hide_what_another_waits_for() -> None:
+    lane = lane_over(network())
+    held_up = Transfer(
+        number=1,
+        image=Image(uri="http://store/x", size_bytes=SIZE, digest="x"),
+        nodes=("n3",),
+        duration_s=9,
+        deadline_s=99,
+        lanes=("store/1",),
+    )
+    for number in range(5 * MOST_OF_USER):
+        asked(lane, f"store/{number}", [0], user=1)
+    free = asked(lane, "other/b", [2], user=2)
+
+    assert lane.begin(0, may_begin=lambda way: not way.meets(held_up)) is free
+
+
+def test_links_of_a_transfer_are_those_of_the_nodes_that_it_has_now() -> None:
+    lane = lane_over(network())
+    first = asked(lane, "store/a", [0, 1])
+    lane.ends((), 0)
+    lane.leave(first, 1)
+    asked(lane, "store/a", [2])
+    other = asked(lane, "other/b", [3])
+
+    # Both go to the second rack.
+    assert lane.ends((), 0)[other.number] == 2 * SIZE // RATE
 
 
 def test_transfer_to_the_same_node_waits_and_has_its_turn() -> None:

@@ -263,6 +263,7 @@ def test_what_a_job_leaves_behind_ends_with_it(start: Start, clock: SetClock, fo
     await_end(system, clock, key)
 
     eventually("the rest is gone", lambda: process_state(pid) == "")
+    assert state(system, key) is JobState.ENDED
 
 
 def test_suspended_job_stands_still_and_goes_on(start: Start, clock: SetClock, folder: Path) -> None:
