@@ -139,14 +139,12 @@ class HeldOffers:
         ]
         if not protected:
             return ""
-        possible = [answer for answer in protected if all(self._kept(answer.offers, now_s))]
-        if not possible:
-            return ""
-        trial = Trial(self._book, now_s)
-        # A reservation that is changed is in the book under its name.
-        trial.place(replace(plan, workspace=replace(plan.workspace, name=TRIED)))
-        lost = [answer for answer in possible if not all(self._kept(answer.offers, now_s))]
-        trial.undo()
+        entry = self._book.entries.get(plan.workspace.name)
+        if entry is not None and (entry.reservation.start_s, entry.fits) == (plan.start_s, plan.fits):
+            # It is there on trial, with others moved for it: what was possible before is not known any more.
+            lost = [answer for answer in protected if not all(self._kept(answer.offers, now_s))]
+        else:
+            lost = self._lost_to(plan, protected, now_s)
         if not lost:
             return ""
         left_s = max(answer.protected_until_s for answer in lost) - now_s
@@ -154,6 +152,18 @@ class HeldOffers:
             f"its place is offered to another user, who has {left_s} s left to accept that: ask again then, "
             "or for another time"
         )
+
+    def _lost_to(self, plan: ReservationPlan, protected: Sequence[_Answer], now_s: int) -> list[_Answer]:
+        """Those that are possible now, and would not be with a plan."""
+        possible = [answer for answer in protected if all(self._kept(answer.offers, now_s))]
+        if not possible:
+            return []
+        trial = Trial(self._book, now_s)
+        # A reservation that is changed is in the book under its name.
+        trial.place(replace(plan, workspace=replace(plan.workspace, name=TRIED)))
+        lost = [answer for answer in possible if not all(self._kept(answer.offers, now_s))]
+        trial.undo()
+        return lost
 
     def _kept(self, offers: Iterable[HeldOffer], now_s: int) -> Iterable[bool]:
         """Whether each could be accepted as the book is now."""
