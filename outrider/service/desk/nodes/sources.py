@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from outrider.core.model import TransferClass
 from outrider.service.desk.nodes.state import Need, NodeStatus
 from outrider.service.ports import Relay, Source
 
@@ -63,6 +64,8 @@ def is_to_begin_anew(status: NodeStatus, need: Need) -> bool:
         for other in status.needs.values()
         if other.digest == need.digest
         and other.transfer is not None
+        # A job may count on what comes with a deadline, too: that goes on.
+        and TransferClass.of(other.transfer) is not TransferClass.DEADLINE
         and other.deadline_s is None
         and not other.is_there
     )

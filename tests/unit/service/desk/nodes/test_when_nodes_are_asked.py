@@ -27,7 +27,13 @@ BOTH = dict.fromkeys(("job-1", "render-1"), ("n0", "n1"))
 SETTINGS = Settings(progress_every_s=5, reconcile_every_s=120, pin_lease_s=86_400)
 
 
-def need(deadline_s: int | None = None, *, owner: str = "render-1", upstream: tuple[str, ...] = ()) -> Need:
+def need(
+    deadline_s: int | None = None,
+    *,
+    owner: str = "render-1",
+    upstream: tuple[str, ...] = (),
+    transfer: int = 1,
+) -> Need:
     return Need(
         owner=owner,
         digest=DIGEST,
@@ -36,7 +42,7 @@ def need(deadline_s: int | None = None, *, owner: str = "render-1", upstream: tu
         format="raw",
         readers=None,
         until_s=NOW_S + 1_000_000,
-        transfer=1,
+        transfer=transfer,
         deadline_s=deadline_s,
         upstream=upstream,
     )
@@ -186,7 +192,7 @@ def both_on_n1(job: Need, reservation: Need) -> tuple[NodeOrders, TellNode]:
 def test_chain_of_best_effort_that_a_node_is_just_being_told_of_is_left_for_a_deadline_too() -> None:
     node_orders = NodeOrders(SETTINGS, Agenda())
     node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
-    node_orders.need("n1", need(owner="job-1", upstream=("n0",)), NOW_S - 100)
+    node_orders.need("n1", need(owner="job-1", transfer=-1, upstream=("n0",)), NOW_S - 100)
     under_way = call_at(node_orders, NOW_S)
     node_orders.need("n1", need(deadline_s=NOW_S + 600), NOW_S)
     answer(node_orders, under_way, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
@@ -198,7 +204,7 @@ def test_chain_of_best_effort_that_a_node_is_just_being_told_of_is_left_for_a_de
 
 
 def test_image_of_a_deadline_does_not_come_through_nodes_where_best_effort_is_held_back() -> None:
-    job = need(owner="job-1", upstream=("n0",))
+    job = need(owner="job-1", transfer=-1, upstream=("n0",))
     _, call = both_on_n1(job, need(deadline_s=NOW_S + 60))
     stop, *others = call.orders
     fetches = [each for each in others if isinstance(each, Fetch)]
@@ -229,3 +235,11 @@ def test_job_that_joins_a_deadline_leaves_it_its_place_in_the_chain() -> None:
     assert [each.sources for each in call.orders if isinstance(each, Fetch)] == [
         (Relay(node="n0", digest=DIGEST), "http://site/image")
     ]
+
+
+def test_deadline_that_a_job_counts_on_goes_on_when_another_reservation_does() -> None:
+    """The job names no nodes before n1: it is brought nothing of its own."""
+    job = need(owner="job-1", transfer=3)
+    _, call = both_on_n1(job, need(transfer=3, deadline_s=NOW_S + 600, upstream=("n0",)))
+
+    assert not any(isinstance(order, Stop) for order in call.orders)
