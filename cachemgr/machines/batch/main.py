@@ -22,7 +22,7 @@ import re
 import stat
 import sys
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from cachemgr.base.disk import RealDisk, replace_file
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
@@ -51,7 +51,7 @@ from cachemgr.machines.keeper import PROGRAM, real_site
 from cachemgr.machines.machine import Machine
 from cachemgr.machines.qemu.process import BUSY
 from cachemgr.machines.record import has_record, read_record
-from cachemgr.machines.running import SUSPENDED_STATUS, CaughtSignals, run
+from cachemgr.machines.running import ENDING, SUSPENDED_STATUS, CaughtSignals, Keeping, kept, run
 from cachemgr.machines.wish import MachineDisk, MachineJob, MachineWish
 
 TYPE_CHECKING = False
@@ -99,17 +99,37 @@ def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
 
 
 def _main(arguments: Sequence[str], environment: Mapping[str, str], site: MachineSite) -> int:
-    options, script, rest = understood(arguments, environment)
     job = job_here(environment)
-    caught = CaughtSignals()
+    ended = SavedMark(environment.get("HOME", ""), job.key).take_end()
+    if ended is not None and job.attempt > 0:
+        return ended
+    options, script, rest = understood(arguments, environment)
+    wrapped = read_script(_read(script), options, job.nodes)
+
+    def keep(given: Keeping | None) -> int:
+        return _keep(job, options, wrapped, rest, environment, site, given)
+
+    # Of several machines the other keepers end with this one, and so does the job.
+    return kept(keep) if job.nodes == 1 else keep(None)
+
+
+def _keep(
+    job: BatchJob,
+    options: WrapperOptions,
+    wrapped: WrappedScript,
+    rest: Sequence[str],
+    environment: Mapping[str, str],
+    site: MachineSite,
+    given: Keeping | None,
+) -> int:
+    caught = CaughtSignals() if given is None else given.caught
+    if given is not None and not given.is_first:
+        # What is lost in the middle of a run does not begin anew in it.
+        job = replace(job, attempt=0)
     folder = _folder(job.key)
     make_private(os.path.dirname(folder))
     machine = Machine(folder, site)
     mark = SavedMark(environment.get("HOME", ""), job.key)
-    ended = mark.take_end()
-    if ended is not None and job.attempt > 0:
-        return ended
-    wrapped = read_script(_read(script), options, job.nodes)
     first = wrapped.instances[0]
     path = environment.get("OUTRIDER_IMAGE", "")
     images = job_images(site.disk, job.key, path, first.image, wrapped.data)
@@ -124,6 +144,10 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
             return _given_back(job, site, caught)
         _remove_forgotten(machine, job)
         wish = _wish(job, options, wrapped, images, rest, environment)
+    if record is not None and record.state == states.SUSPENDED and caught.was_to_save:
+        # Whoever has saved it was killed before it could say so.
+        mark.write(machine.place)
+        return _given_back(job, site, caught)
     others = _others(machine, job, options, wrapped, wish, token)
     try:
         status = run(machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove, others=others)
@@ -133,6 +157,8 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
     if status == SUSPENDED_STATUS:
         mark.write(machine.place)
         return _given_back(job, site, caught)
+    if given is not None:
+        given.is_over(status)
     mark.remove()
     if job.comes_back and caught.was_to_save:
         # It could not be saved, and has run to its end: it is not to begin anew.
@@ -342,7 +368,7 @@ def _given_back(job: BatchJob, site: MachineSite, caught: CaughtSignals) -> int:
         if job.give_back():
             return 0 if job.ends_well else SUSPENDED_STATUS
         site.clock.sleep(PAUSE_S)
-        if caught.next() is not None:
+        if caught.next() in ENDING:
             break
     return SUSPENDED_STATUS
 
