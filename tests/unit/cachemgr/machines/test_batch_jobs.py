@@ -14,13 +14,16 @@ from cachemgr.base.errors import BadRequest, NotAllowed, Unsuitable
 from cachemgr.instances.qcow2 import overlay
 from cachemgr.machines.batch import main as program
 from cachemgr.machines.batch.bootfiles import boot_files
-from cachemgr.machines.batch.image import base_image
+from cachemgr.machines.batch.image import BaseImage, JobImages, base_image
 from cachemgr.machines.batch.main import SavedMark, make_private
 from cachemgr.machines.batch.options import understood
-from cachemgr.machines.batch.system import job_here
+from cachemgr.machines.batch.remains import continued
+from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.guest.archive import pack, unpack
 from cachemgr.machines.keeper import real_site
-from cachemgr.machines.wish import MIB
+from cachemgr.machines.machine import Machine
+from cachemgr.machines.record import MachineRecord, QemuFacts, write_record
+from cachemgr.machines.wish import MIB, MachineDisk, MachineJob, MachineWish
 
 DIGEST = "0123456789abcdef" * 4
 SLURM = {"SLURM_JOB_ID": "17", "SLURM_CPUS_ON_NODE": "2", "SLURM_RESTART_COUNT": "1"}
@@ -187,6 +190,43 @@ def test_job_that_has_ended_and_is_started_once_more_ends_as_it_did(
 
     assert (status, told_again) == (3, None)
     assert mark.take_end() is None
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "attempt", "begins_anew"),
+    [
+        # The batch system has sent the job back, and its node went away before anything was removed.
+        ("stopping", None, 1, True),
+        ("stopping", 143, 1, True),
+        ("running", None, 1, True),
+        # In the same run nothing begins anew; and a job that was over by itself is over.
+        ("stopping", None, 0, False),
+        ("running", 7, 1, False),
+    ],
+)
+def test_machine_that_was_ended_from_outside_begins_anew_with_the_next_start(
+    tmp_path: Path, state: str, status: int | None, attempt: int, *, begins_anew: bool
+) -> None:
+    disk, folder = RealDisk(), tmp_path / "job-17"
+    folder.mkdir(mode=0o700)
+    if status is not None:
+        (folder / "control").write_text(f"began\nexit {status}\n")
+    disks = (MachineDisk("root", path="/image"),)
+    wish = MachineWish(
+        name="job-17", memory_bytes=64 * MIB, disks=disks, job=MachineJob(script="#!/bin/sh\n")
+    )
+    write_record(disk, str(folder), MachineRecord(
+        wish=wish, state=state, place=f"n1:{folder}", token="t",
+        qemu=QemuFacts("7.2.0", "tcg", "there is no /dev/kvm", "Nehalem"),
+    ))  # fmt: skip
+    job = BatchJob("17", 1, attempt)
+
+    found = continued(
+        Machine(str(folder), real_site("n1", "/usr/bin/qemu")), job, JobImages(BaseImage("/image", "raw", ""))
+    )
+
+    assert (found is None) is begins_anew
+    assert (found is None) or found.exit_status == status
 
 
 def test_output_of_the_job_is_no_part_of_its_working_folder(tmp_path: Path) -> None:
