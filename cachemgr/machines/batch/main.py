@@ -2,6 +2,7 @@
 
     machine run=vm,memory=512,boot=debian SCRIPT ARGUMENT …
     machine member                          one of the other machines of a job of several nodes
+    machine tasks NODE:SLOTS,… PROGRAM …    a program on each of its other nodes, where there is no srun
     machine tidy JOB                        as the epilog calls it, with the user's rights
     machine console JOB                     the console of its guest
     machine ssh JOB COMMAND …               a shell in its guest, or a command there
@@ -46,6 +47,7 @@ from cachemgr.machines.batch.moving import (
 )
 from cachemgr.machines.batch.options import WrappedScript, WrapperOptions, read_script, understood
 from cachemgr.machines.batch.remains import continued, end_machine, remove_machine
+from cachemgr.machines.batch.steps.tasks import TASKS, run_tasks
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
 from cachemgr.machines.machine import Machine
@@ -74,7 +76,9 @@ TRIES = 12
 PAUSE_S = 5.0
 KEY = re.compile(r"[0-9]{1,10}(-[0-9]{1,10})?")
 NOT_FOR_GUESTS = re.compile(r"LD_.*|PYTHON.*|OUTRIDER_(IMAGE|MACHINES?|TICKET)|TMPDIR|TMP|BASH_FUNC_.*")
-NODES = re.compile(r"SLURM_(JOB_|STEP_)?NODELIST|SLURM_NNODES|SLURM_TASKS_PER_NODE|SLURM_JOB_CPUS_PER_NODE")
+NODES = re.compile(
+    r"SLURM_(JOB_|STEP_)?NODELIST|SLURM_NNODES|SLURM_TASKS_PER_NODE|SLURM_JOB_CPUS_PER_NODE|PE_HOSTFILE"
+)
 """From these a program such as mpirun would learn of the nodes, and not of the machines on them."""
 
 
@@ -90,6 +94,8 @@ def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
             return discard(arguments[1], site or real_site(os.uname().nodename, PROGRAM))
         if len(arguments) == 3 and arguments[0] == MOVE and arguments[1] in STEPS:
             return move(arguments[1], _key(arguments[2]), site or real_site(os.uname().nodename, PROGRAM))
+        if len(arguments) > 2 and arguments[0] == TASKS:
+            return run_tasks(arguments[1], arguments[2:])
         if list(arguments) == [MEMBER]:
             return _member(os.environ, site or real_site(os.uname().nodename, PROGRAM))
         return _main(arguments, os.environ, site or real_site(os.uname().nodename, PROGRAM))
