@@ -13,7 +13,7 @@ from dataclasses import replace
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.sim.drawings.recording import LINK, Played, example, play
-from outrider.sim.drawings.values import Box, LaneDrawing, BoxKind, Lane, LanePanel, Mark
+from outrider.sim.drawings.values import Box, BoxKind, Lane, LaneDrawing, LanePanel, Mark
 from outrider.sim.experiments.satisfaction import NOMINAL_BYTES_PER_S, VirtualReservations, staged
 from outrider.sim.experiments.stager import StagedRequest, Strategy
 from outrider.sim.workload.trace import TraceSubmission

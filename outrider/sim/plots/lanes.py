@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from outrider.sim.drawings.values import Box, LaneDrawing, BoxKind, LanePanel, Mark
+from outrider.sim.drawings.values import Box, BoxKind, LaneDrawing, LanePanel, Mark
 from outrider.sim.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, RED, SKY, new_figure, save, title
 
 _LOOKS: dict[BoxKind, tuple[str, str | None]] = {

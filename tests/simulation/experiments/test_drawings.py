@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from outrider.sim.drawings.examples import drawing
-from outrider.sim.drawings.values import LaneDrawing, BoxKind, LanePanel
+from outrider.sim.drawings.values import BoxKind, LaneDrawing, LanePanel
 
 HOUR_S = 3600
 
