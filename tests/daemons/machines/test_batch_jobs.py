@@ -97,7 +97,7 @@ class StandIn:
         return found
 
     @staticmethod
-    def keepers(process: subprocess.Popen[bytes]) -> list[int]:
+    def below(process: subprocess.Popen[bytes]) -> list[int]:
         """The processes below the one that the batch system has begun."""
         path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         return [int(word) for word in path.read_text().split()]
@@ -134,15 +134,15 @@ def test_suspended_job_gives_itself_back_and_goes_on_at_its_next_start(job: Stan
 def test_keeper_that_is_killed_is_begun_again_and_finds_its_machine(job: StandIn) -> None:
     process = job.start()
     job.wait_until_said(5)
-    (first,) = job.keepers(process)
+    (first,) = job.below(process)
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: set(job.keepers(process)) - {first}, lambda: "nobody keeps it")
+    wait_until(lambda: set(job.below(process)) - {first}, lambda: "nobody keeps it")
     job.wait_until_said(15)
     generation = job.record()["generation"]
     # Killed again while it saves: the machine is to be saved all the same.
     process.send_signal(signal.SIGUSR1)
     assert awaited(lambda: job.record()["state"] == "saving", WAIT_S, 0.001)
-    for pid in job.keepers(process):
+    for pid in job.below(process):
         os.kill(pid, signal.SIGKILL)
     status = process.wait(WAIT_S)
     state, asked = job.record()["state"], job.asked.read_text()
