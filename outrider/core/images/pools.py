@@ -271,15 +271,26 @@ class Pools:
         self._added = max(self._added, max(taken, default=0))
 
     def fill(self, lives: Iterable[tuple[int, Life]]) -> None:
-        """Put back lives that were there before a restart, in the order of their numbers."""
+        """Put back lives that were there before a restart, in the order of their numbers, each used as often
+        as it has users."""
         where: dict[str, list[int]] = {}
-        for node, life in lives:
+        due: dict[int, list[tuple[int, Life]]] = {}
+        for stay in lives:
+            node, life = stay
             key, pool = life.image.key, self.pools[node]
-            pool.lives.setdefault(key, []).append(life)
+            there = pool.lives.get(key)
+            if there is None:
+                pool.lives[key] = [life]
+            else:
+                there.append(life)
+            pool.uses[key] = pool.uses.get(key, 0) + len(life.users)
             pool.promised_bytes += life.image.size_bytes
             where.setdefault(key, []).append(node)
+            due.setdefault(life.expires_s, []).append(stay)
             self._added = life.number
-            self._watch(node, life)
+        for stays in due.values():
+            self._watch(*stays[0])
+            self._due[stays[0][1].expires_s] += stays[1:]
         for key, nodes in where.items():
             self.changed.update(nodes)
             self._where[key] = self._where.get(key, 0) | mask_of(nodes, len(self.pools))
