@@ -51,10 +51,12 @@ class StepCosts:
     """From one number to the next."""
     leave_s: float
     """From the last number until nothing is left of it."""
+    order_s: float
+    """From the order to save it until its guest stands still."""
     saving_s: float
-    """From the order to the machine on the disk."""
+    """From then on until it is on the disk."""
     resuming_s: float
-    """From the order to the guest that continues."""
+    """From the beginning of reading it until its guest continues."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,12 +180,12 @@ class LiveStory:
         watcher.start()
         try:
             self._counting(watched)
-            saved = self._ordered("suspend", jobs)
+            ordered = self._ordered("suspend", jobs)
             self._await("machines to be saved", lambda: all(each.times.saved_s for each in watched))
             nodes = self._site.cluster.nodes
             self._await("nodes to be free", lambda: all(map(self._system.is_free, nodes)))
             CLOCK.sleep(AGAIN_S)
-            resumed = self._ordered("resume", jobs)
+            self._ordered("resume", jobs)
             self._await("machines to be gone", lambda: all(each.times.over_s for each in watched))
         finally:
             watcher.end()
@@ -198,9 +200,11 @@ class LiveStory:
             boot_s=median(each.counts[0][0] - (each.began_s or 0) for each in times),
             count_s=median(steps),
             leave_s=median((each.over_s or 0) - each.counts[-1][0] for each in times),
-            saving_s=median((each.saved_s or 0) - at_s for each, at_s in zip(times, saved, strict=True)),
+            order_s=median((each.saving_s or 0) - at_s for each, at_s in zip(times, ordered, strict=True)),
+            saving_s=median((each.saved_s or 0) - (each.saving_s or 0) for each in times),
+            # What is read at once may never be seen.
             resuming_s=median(
-                (each.continued_s or 0) - at_s for each, at_s in zip(times, resumed, strict=True)
+                (each.continued_s or 0) - (each.loading_s or each.continued_s or 0) for each in times
             ),
         )
 

@@ -30,7 +30,7 @@ def drawn(told: Told, prediction: Prediction, path: Path, origin: str) -> None:
         said, times = prediction.jobs[each.node], each.times
         began_s = (times.began_s or 0) - zero_s
         above = _spans(
-            (round(began_s), said.told_s, said.told_s, said.continued_s, said.over_s),
+            (round(began_s), said.stopped_s, said.stopped_s, said.continued_s, said.over_s),
             (prediction.start_s, prediction.end_s),
         )
         below = _spans(

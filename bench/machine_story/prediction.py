@@ -28,8 +28,8 @@ class PredictedJob:
     """A machine in the simulator. None: it is not suspended."""
 
     over_s: int
-    told_s: int | None = None
-    """When it is told to save itself: its last useful second."""
+    stopped_s: int | None = None
+    """Its last useful second, after which it is saved."""
     continued_s: int | None = None
 
 
@@ -86,11 +86,12 @@ def work_s(costs: StepCosts, last: int) -> int:
 
 
 def _played(told: Told, nodes: tuple[Node, ...], submissions: list[TraceSubmission]) -> SimulationResult:
-    """On a site with the settings of the real one. Reading is part of what a resumption took."""
+    """On a site with the settings of the real one. While it is told that it is to go, a machine works on."""
     rules = SuspensionRules(
         disk_bytes_per_s=SAVING_BYTES_PER_S,
+        # A second of reading is the simulator's least; the rest of what was measured is beside it.
         read_bytes_per_s=1 << 40,
-        saving_s=MARGIN_S + SAVING_SPARE_S,
+        saving_s=max(0, MARGIN_S + SAVING_SPARE_S - round(told.costs.order_s)),
         restart_s=max(0, round(told.costs.resuming_s) - 1),
         least_run_s=1,
     )
@@ -108,6 +109,6 @@ def _job(run: FinishedRun) -> PredictedJob:
     then = more[0]
     return PredictedJob(
         over_s=run.end_s,
-        told_s=first.end_s - first.suspend_s,
+        stopped_s=first.end_s - first.suspend_s,
         continued_s=then.start_s + then.resume_s,
     )

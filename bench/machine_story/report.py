@@ -46,11 +46,11 @@ def rows(told: Told, prediction: Prediction) -> list[StoryRow]:
     for each in told.jobs:
         said, times = prediction.jobs[each.node], each.times
         found.append(_row("ends", each.node, said.over_s, (times.over_s or 0) - zero_s))
-        if said.told_s is None or said.continued_s is None:
+        if said.stopped_s is None or said.continued_s is None:
             continue
-        found.append(_row("suspended", each.node, said.told_s, (times.saving_s or 0) - zero_s))
+        found.append(_row("suspended", each.node, said.stopped_s, (times.saving_s or 0) - zero_s))
         found.append(_row("resumed", each.node, said.continued_s, (times.continued_s or 0) - zero_s))
-        away.append(_row("is away", each.node, said.continued_s - said.told_s, _away_s(each)))
+        away.append(_row("is away", each.node, said.continued_s - said.stopped_s, _away_s(each)))
     return [*sorted(found, key=lambda row: (row.predicted_s, row.event, row.node)), *away]
 
 
@@ -66,7 +66,7 @@ def far(told: Told, prediction: Prediction) -> list[str]:
 def faults(told: Told, prediction: Prediction, came_back: tuple[str, str]) -> list[str]:
     """What must not be, however busy the machine is on which it is told."""
     asked, found = told.reservation, list[str]()
-    moved = {node for node, each in prediction.jobs.items() if each.told_s is not None}
+    moved = {node for node, each in prediction.jobs.items() if each.stopped_s is not None}
     really = {each.node for each in told.jobs if each.times.saving_s is not None}
     if really != moved:
         found.append(f"{sorted(really)} made way, and {sorted(moved)} were predicted")
@@ -90,8 +90,8 @@ def table(told: Told, prediction: Prediction) -> str:
     costs, asked = told.costs, told.reservation
     lines = [
         f"first act, medians (s): boot {costs.boot_s:.2f}, a number {costs.count_s:.2f}, leaving "
-        f"{costs.leave_s:.2f}, saving {costs.saving_s:.2f}, resuming {costs.resuming_s:.2f}; so a machine "
-        f"alone takes {work_s(costs, told.last)}",
+        f"{costs.leave_s:.2f}, being told {costs.order_s:.2f}, saving {costs.saving_s:.2f}, resuming "
+        f"{costs.resuming_s:.2f}; so a machine alone takes {work_s(costs, told.last)}",
         f"  {'':24} {'':5} {'predicted':>9} {'measured':>9} {'ratio':>6}",
     ]
     lines += [

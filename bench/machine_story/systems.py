@@ -15,6 +15,7 @@ from testbed.clustersite import ClusterSite, ServedImage
 from testbed.gridenginesite import GridEngineSite
 from testbed.site import SLURM_LINES, OutriderSite, site_cluster
 from testbed.slurm import HEAD, missing
+from tests.daemons.gridengine.service.jobs import advances
 
 NODES = 4
 RATE_BITS_PER_S = 200_000_000
@@ -140,13 +141,12 @@ class GridEngineStory:
         return f"{folder}/out-{job}"
 
     def has(self, name: str) -> bool:
-        return name in self.site.cluster.run(HEAD, ["qrstat", "-u", "*", "-xml"]).stdout
+        return name in advances(self.site)
 
     def submit_inside(self, name: str, nodes: int) -> str:
-        key = self.site.service().show(name).key
         whole = ("-pe", "each4", str(4 * nodes), "-l", "outrider_reservation=TRUE,h_rt=10")
         place = ("-o", self.output("$JOB_ID", self.site.home()), "-j", "y")
-        return self.site.submit(f"#!/bin/sh\n{INSIDE}", "-ar", key, *whole, *place)
+        return self.site.submit(f"#!/bin/sh\n{INSIDE}", "-ar", advances(self.site)[name], *whole, *place)
 
     def wait_over(self, job: str, timeout_s: float) -> None:
         self.site.cluster.wait_job(job, "finished", timeout_s)

@@ -26,6 +26,7 @@ class JobTimes:
     """Its job's program was there."""
     saving_s: float | None = None
     saved_s: float | None = None
+    loading_s: float | None = None
     continued_s: float | None = None
     over_s: float | None = None
     counts: list[tuple[float, int]] = field(default_factory=list)
@@ -77,6 +78,8 @@ class WatchedGuest:
             times.saving_s = now_s
         if state == "suspended" and before != "loading" and times.saved_s is None:
             times.saved_s = now_s
+        if state == "loading" and times.loading_s is None:
+            times.loading_s = now_s
         if state == "running" and times.saved_s is not None and times.continued_s is None:
             times.continued_s = now_s
         if not state and times.counts:

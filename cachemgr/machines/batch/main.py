@@ -46,6 +46,7 @@ from cachemgr.machines.batch.moving import (
 )
 from cachemgr.machines.batch.options import WrappedScript, WrapperOptions, read_script, understood
 from cachemgr.machines.batch.remains import continued, end_machine, remove_machine
+from cachemgr.machines.batch.room import check_room
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
 from cachemgr.machines.machine import Machine
@@ -279,6 +280,7 @@ def _wish(
     arguments: Sequence[str],
     environment: Mapping[str, str],
 ) -> MachineWish:
+    check_room(options.scratch)
     boot: BootFiles = boot_files(options.boot)
     has_network = job.nodes > 1 or options.is_interactive or options.roles > 0
     folder, first, image = os.getcwd(), wrapped.instances[0], images.root
