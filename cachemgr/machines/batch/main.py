@@ -46,13 +46,13 @@ from cachemgr.machines.batch.moving import (
 )
 from cachemgr.machines.batch.options import WrappedScript, WrapperOptions, read_script, understood
 from cachemgr.machines.batch.remains import continued, end_machine, remove_machine
-from cachemgr.machines.batch.room import check_room
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
 from cachemgr.machines.machine import Machine
 from cachemgr.machines.qemu.process import BUSY
 from cachemgr.machines.record import has_record, read_record
 from cachemgr.machines.running import SUSPENDED_STATUS, CaughtSignals, run
+from cachemgr.machines.troubles import check_room
 from cachemgr.machines.wish import MachineDisk, MachineJob, MachineWish
 
 TYPE_CHECKING = False

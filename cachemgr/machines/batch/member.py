@@ -31,12 +31,12 @@ from cachemgr.machines.batch.leading import (
 from cachemgr.machines.batch.lines import LinesIn, write_line
 from cachemgr.machines.batch.options import JobInstance, read_options
 from cachemgr.machines.batch.remains import continued, end_machine
-from cachemgr.machines.batch.room import check_room
 from cachemgr.machines.guest import channel
 from cachemgr.machines.guest.readiness import Readiness
 from cachemgr.machines.network.place import ClusterPlace
 from cachemgr.machines.network.switch import SwitchPlan, SwitchProcess
 from cachemgr.machines.running import CaughtSignals, JobOutput
+from cachemgr.machines.troubles import check_room
 from cachemgr.machines.wish import MachineDisk, MachineJob, MachineWish
 
 TYPE_CHECKING = False

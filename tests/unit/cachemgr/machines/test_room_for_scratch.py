@@ -10,9 +10,8 @@ import pytest
 
 from cachemgr.base.disk import FileHandle, RealDisk
 from cachemgr.base.errors import NoDaemon, NoRoom
-from cachemgr.machines.batch.room import check_room
 from cachemgr.machines.qemu.layers import layer_name, make_layers
-from cachemgr.machines.troubles import disk_trouble
+from cachemgr.machines.troubles import check_room, disk_trouble
 from cachemgr.machines.wish import MIB, MachineDisk, MachineWish
 
 SCRATCH = MachineDisk("scratch", size_bytes=32 * MIB)
