@@ -132,7 +132,9 @@ man: $(READY)
 	$(BIN)/python -m tools.packages.filemanpages
 
 # Debian packages, RPMs and the archive of the release, in build/packages.
+OF_PACKAGES := gcc libc6-dev libslurm-dev rpm
 packages: $(READY) man
+	@dpkg -s $(OF_PACKAGES) >/dev/null 2>&1 || tools/install.sh $(OF_PACKAGES) || true
 	$(BIN)/python -m tools.packages
 
 docs: $(READY)
@@ -154,7 +156,7 @@ $(READY): setup.cfg pyproject.toml
 # What tests compare with or try: an independent network simulator, file systems,
 # readers of images, servers, registries, shells, batch systems (tools/install.sh says how they are kept from
 # starting). Only root can install it; without it those tests are skipped, except in CI, where they fail.
-TOOLS := acl aria2 btrfs-progs buildah chromium chromium-driver containerd cpio curl debootstrap docker-registry e2fsprogs fdisk fish gcc genisoimage gridengine-client \
+TOOLS := acl aria2 btrfs-progs buildah chromium chromium-driver containerd cpio crun curl debootstrap docker-registry e2fsprogs fdisk fish gcc genisoimage gridengine-client \
          gridengine-drmaa1.0 gridengine-exec gridengine-master groff-base iproute2 libapache2-mod-passenger \
          libc6-dev libslurm-dev lua5.4 lz4 munge openssh-client openssh-server openssl parallel podman postgresql prometheus python3-simgrid \
          qemu-system-x86 qemu-utils rsync skopeo slurm-client slurm-wlm-basic-plugins slurmctld slurmd squashfs-tools sshfs systemd util-linux xfsprogs \

@@ -23,6 +23,7 @@ from outrider.cli.errors import MEANINGS
 from outrider.cli.main import parser
 from outrider.cli.simulate import figure, table
 from outrider.service.daemon.main import _parser as service_parser
+from outrider.sim.drawings.examples import drawing
 from outrider.store.states import STEPS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -207,12 +208,22 @@ def commands() -> str:
 def comparisons() -> str:
     """Every table and figure that is compared with the thesis: its command, and the rows that it wrote."""
     rows = []
-    for kind, names in (("table", table.TABLES), ("figure", figure.FIGURES)):
+    for kind, names in (("table", table.TABLES), ("figure", figure.DRAWINGS | figure.FIGURES)):
         for name in names:
             found = sorted((ROOT / "docs/results").glob(f"{kind}-{name}*.csv"))
             links = ", ".join(f"[{each.stem}](../results/{each.name})" for each in found)
             rows.append([f"`outrider sim {kind} {name}`", links])
     return _table(["command", "rows"], rows)
+
+
+def drawings() -> str:
+    """The thesis' drawings: what it says of each, and where ours shows something else."""
+    rows = [
+        [f"[{number}](../figures/figure-{number}.svg)", what.says, what.differs or "the same"]
+        for number, what in ((number, drawing(number)) for number in figure.DRAWINGS)
+    ]
+    rows += [[number, reason, "not drawn: no algorithm"] for number, reason in figure.NOT_DRAWN.items()]
+    return _table(["drawing", "what the thesis says", "here"], rows)
 
 
 def steps_of_leases() -> str:
@@ -239,6 +250,7 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "commands of outrider": commands,
     "comparisons": comparisons,
+    "drawings": drawings,
     "packages": packages,
     "requests": requests,
     "verbs of the daemon": verbs_of_the_daemon,

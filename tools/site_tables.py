@@ -119,6 +119,16 @@ def beyond() -> str:
     return _table(["", *BEYOND, f"GB moved, {BEYOND[0]}"], lines)
 
 
+def haizea_options() -> str:
+    """What Haizea can be told, and how it is told here."""
+    return _as_they_are("haizea-options.csv")
+
+
+def _as_they_are(name: str) -> str:
+    heads, *rows = _lines(name)
+    return _table(heads, rows)
+
+
 def _physical(row: dict[str, str]) -> list[str]:
     return [
         row["run"],
@@ -169,6 +179,7 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "motivation": motivation,
     "beyond": beyond,
+    "Haizea's options": haizea_options,
     "physical": lambda: physical(is_of_the_thesis=True),
     "physical, beyond the thesis": lambda: physical(is_of_the_thesis=False),
     "summary": summary,

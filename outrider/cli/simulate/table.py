@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TABLES = {
     "4.1": "few long jobs: does virtualisation pay without suspend/resume?",
     "4.2": "many short jobs: the same",
+    "8.1": "the four published traces",
     "8.2": "distribution of images in traces III and IV",
     "8.3": "time: no virtualisation against predeployed images",
     "8.4": "utilisation: no virtualisation against predeployed images",
@@ -90,10 +91,10 @@ def measured(arguments: argparse.Namespace, on_progress: Progress) -> TableRepor
     from outrider.sim.experiments import disk, submissions, tables
 
     name, seeds, workers = arguments.name, arguments.seeds, arguments.workers
-    if name == "8.2":
+    if name in ("8.1", "8.2"):
         if arguments.first_seed:
-            raise InputError("--first-seed: nothing in table 8.2 is random; leave it out")
-        return submissions.distribution()
+            raise InputError(f"--first-seed: nothing in table {name} is random; leave it out")
+        return submissions.traces() if name == "8.1" else submissions.distribution()
     first = arguments.first_seed or 1
     if name == "disk":
         return disk.disk(seeds=seeds, first_seed=first, workers=workers, on_progress=on_progress)

@@ -64,8 +64,8 @@ def client_satisfaction(
 ) -> Satisfaction:
     if not requests:
         raise ValueError("there is no request whose satisfaction could be measured")
-    ready = _ready_times(requests, strategy, rate_bytes_per_s, is_relayed=is_relayed)
-    return satisfaction_of(requests, strategy, ready)
+    world = staged(requests, strategy, rate_bytes_per_s, is_relayed=is_relayed)
+    return satisfaction_of(requests, strategy, world.ready_s)
 
 
 def satisfaction_of(
@@ -86,6 +86,8 @@ class VirtualReservations:
     def __init__(self, requests: Sequence[StagedRequest], stager: Stager, link: FluidLink) -> None:
         self._requests, self._stager, self._link = requests, stager, link
         self._under_way: dict[str, Sending] = {}
+        self.begun_s: list[int | None] = [None] * len(requests)
+        """When the first image of each set out."""
         self.ready_s = [0] * len(requests)
 
     def next_s(self) -> int | None:
@@ -100,17 +102,20 @@ class VirtualReservations:
             self._stager.arrived()
         for sending in self._stager.due(now_s):
             self._under_way[sending.key] = sending
+            if self.begun_s[sending.request] is None:
+                self.begun_s[sending.request] = now_s
             size_bytes = self._requests[sending.request].size_bytes
             self._link.add(SharedTransfer(key=sending.key, start_s=now_s, size_bytes=size_bytes))
 
 
-def _ready_times(
-    requests: Sequence[StagedRequest], strategy: Strategy, rate_bytes_per_s: int, *, is_relayed: bool
-) -> list[int]:
+def staged(
+    requests: Sequence[StagedRequest], strategy: Strategy, rate_bytes_per_s: int, *, is_relayed: bool = False
+) -> VirtualReservations:
+    """All images brought, and when each request's set out and had arrived."""
     stager = Stager(requests, strategy, rate_bytes_per_s, is_relayed=is_relayed)
     world = VirtualReservations(requests, stager, FluidLink(rate_bytes_per_s))
     now_s = 0
     while (next_s := world.next_s()) is not None:
         now_s = max(now_s, next_s)
         world.happen(now_s)
-    return world.ready_s
+    return world

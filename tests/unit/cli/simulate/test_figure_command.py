@@ -65,3 +65,38 @@ def test_a_drawing_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch:
     assert main(["sim", "figure", "8.5", "-o", str(path)]) == 130
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("number", ["3.1", "5.1", "5.2", "6.1", "6.2", "6.3", "8.1"])
+def test_every_drawing_of_the_algorithm_is_drawn(number: str, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "drawing.svg"
+
+    assert main(["sim", "figure", number, "-o", str(path)]) == 0
+
+    ElementTree.parse(path)
+    assert f"Figure {number} of the thesis" in path.read_text()
+    assert capsys.readouterr().out.startswith(f"Figure {number}: ")
+
+
+def test_boxes_of_a_drawing_as_json_and_csv(capsys: Capture) -> None:
+    main(["sim", "figure", "6.2", "--json"])
+    data = json.loads(capsys.readouterr().out)
+    main(["sim", "figure", "6.2", "--csv"])
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+
+    assert [panel["title"] for panel in data["panels"]] == ["EDF", "EDF/JIT"]
+    (late,) = [
+        row for row in rows if row["panel"] == "EDF/JIT" and row["kind"] == "transfer" and row["name"] == "A"
+    ]
+    assert (late["lane"], late["start_s"], late["end_s"]) == ("link", "60", "120")
+
+
+@pytest.mark.parametrize(
+    ("number", "why"), [("2.1", "what a workspace is made of"), ("9.9", "no figure of the thesis")]
+)
+def test_what_is_no_drawing_of_the_algorithm_is_refused_with_the_reason(
+    number: str, why: str, tmp_path: Path, capsys: Capture
+) -> None:
+    assert main(["sim", "figure", number, "-o", str(tmp_path / "x.svg")]) == 1
+
+    assert why in capsys.readouterr().err
