@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
@@ -23,7 +23,7 @@ from cachemgr.machines.wish import MIB
 from outrider.cli.installing.common.pyz import pack
 
 if TYPE_CHECKING:
-    from bench.machines import Bench
+    from cachemgr.machines.keeper import MachineSite
     from cachemgr.machines.wish import MachineWish
 
 DISK_BYTES = 1 << 20
@@ -33,6 +33,17 @@ MACHINES = Path("/var/tmp")
 FIRST_JOB = 4_294_900_000
 """No batch system counts so far."""
 READY_S, LOOK_S = 60.0, 0.001
+
+
+class StartedMachines(Protocol):
+    """Where machines are started."""
+
+    folder: Path
+    site: MachineSite
+
+    def machine(self, name: str) -> Machine: ...
+
+    def drop(self, *machines: Machine) -> None: ...
 
 
 @contextmanager
@@ -52,7 +63,7 @@ def facts_of_root() -> Iterator[None]:
                 folder.rmdir()
 
 
-def started(bench: Bench, wish: MachineWish, rounds: int) -> tuple[float, float, float]:
+def started(bench: StartedMachines, wish: MachineWish, rounds: int) -> tuple[float, float, float]:
     """Milliseconds: from a job's program to a machine that runs, of the engine's start alone, and of QEMU
     alone with the engine's command line, up to its monitor's greeting. One after the other in each round, so
     that what else the machine does meanwhile falls on all alike."""
@@ -80,7 +91,7 @@ def _program(folder: Path) -> Path:
     return program
 
 
-def _program_start(bench: Bench, program: Path, wish: MachineWish, number: int) -> float:
+def _program_start(bench: StartedMachines, program: Path, wish: MachineWish, number: int) -> float:
     """Seconds from the job's program until its guest is about to run; it asks no batch system on its way."""
     place, key = bench.folder / f"job{number}", FIRST_JOB + os.getpid() * 10 % 60_000 + number
     place.mkdir()
