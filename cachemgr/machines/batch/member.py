@@ -28,9 +28,9 @@ from cachemgr.machines.batch.leading import (
     SAVED,
     SUSPEND,
 )
-from cachemgr.machines.batch.lines import LinesIn, write_line
 from cachemgr.machines.batch.options import JobInstance, read_options
 from cachemgr.machines.batch.remains import continued, end_machine
+from cachemgr.machines.batch.steps.lines import LinesIn, write_line
 from cachemgr.machines.guest import channel
 from cachemgr.machines.guest.readiness import Readiness
 from cachemgr.machines.network.place import ClusterPlace

@@ -91,7 +91,7 @@ def test_machine_goes_on_at_another_place_and_nowhere_else(places: TwoPlaces) ->
     # Whoever starts the job where it was meanwhile begins nothing anew, and takes nothing away.
     asked = job.asked.read_text()
     back = job.start().wait(WAIT_S)
-    asked_again, void = job.asked.read_text(), job.state()
+    asked_again, void = job.asked.read_text(), job.record()["state"]
     taken = [places.arrive() for _ in range(2)]
     dropped = [places.step("drop", places.here) for _ in range(2)]
     late = job.start().wait(WAIT_S)

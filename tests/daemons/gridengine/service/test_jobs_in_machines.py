@@ -57,8 +57,10 @@ def machines(site: GridEngineSite) -> GridEngineSite:
     return site
 
 
-def submit_machine(site: GridEngineSite, image: ServedImage, work: str, *options: str, more: str = "") -> str:
-    said = f"OUTRIDER=image={image.uri};digest={image.digest};run=vm;boot=debian{more}"
+def submit_machine(
+    site: GridEngineSite, image: ServedImage, work: str, *options: str, more: str = "", boot: str = "debian"
+) -> str:
+    said = f"OUTRIDER=image={image.uri};digest={image.digest};run=vm;boot={boot}{more}"
     folder = f"{site.home()}/project"
     asked = f"h_rt={LIMIT_S},mem_free={MEMORY_MB}M"
     place = ("-wd", folder, "-o", f"{folder}/out-$JOB_ID", "-j", "y")
