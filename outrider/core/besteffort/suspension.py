@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import NamedTuple
 
 from outrider.core.model import LeasePiece, Resources, Workspace
@@ -143,11 +142,13 @@ class DiskQueue:
 
     def earliest_start(self, start_s: int, length_s: int) -> int:
         """The earliest start, from `start_s` on, of `length_s` free seconds."""
-        first = max(0, bisect_left(self._taken, (start_s, start_s)) - 1)
-        for taken_start_s, taken_end_s in islice(self._taken, first, None):
+        taken = self._taken
+        for index in range(max(0, bisect_left(taken, (start_s, start_s)) - 1), len(taken)):
+            taken_start_s, taken_end_s = taken[index]
             if taken_start_s >= start_s + length_s:
                 break
-            start_s = max(start_s, taken_end_s)
+            if taken_end_s > start_s:
+                start_s = taken_end_s
         return start_s
 
     def safe_by(self, start_s: int, lengths: Sequence[int]) -> int:
@@ -283,10 +284,13 @@ def is_tight(
 ) -> bool:
     """Whether planned segments can end no earlier on their nodes: their shares are never free together
     between them, and no segment waits for a disk. They begin at `from_s` at the earliest."""
+    shares: tuple[SegmentShare, ...] = ()
+    in_turn = 0
     for segment in segments:
-        shares = segment.shares
-        counts = [share.instances for share in shares]
-        in_turn = sum(counts) if rules.is_shared else max(counts)
+        if segment.shares is not shares:
+            shares = segment.shares
+            counts = [share.instances for share in shares]
+            in_turn = sum(counts) if rules.is_shared else max(counts)
         if segment.suspend_s > in_turn * overhead_s:
             return False
         if segment.resume_s > in_turn * rules.reading_s(overhead_s) + rules.restart_s:

@@ -13,6 +13,7 @@ from testbed.batchcluster import HEAD
 from testbed.clustersite import ServedImage
 from testbed.commands import CommandFailed
 from testbed.gridenginesite import GridEngineSite
+from testbed.linux_guest import APPEND, linux_guest
 from tests.daemons.gridengine.service.jobs import (
     MB,
     cancel,
@@ -25,7 +26,6 @@ from tests.daemons.gridengine.service.jobs import (
     wait_shown,
     wait_state,
 )
-from tests.daemons.machines.linux_guest import APPEND, linux_guest
 from tests.daemons.reservations import reserve, wait_reservation, workspace
 from tests.daemons.reservations import shown as reservation_shown
 
@@ -57,8 +57,10 @@ def machines(site: GridEngineSite) -> GridEngineSite:
     return site
 
 
-def submit_machine(site: GridEngineSite, image: ServedImage, work: str, *options: str, more: str = "") -> str:
-    said = f"OUTRIDER=image={image.uri};digest={image.digest};run=vm;boot=debian{more}"
+def submit_machine(
+    site: GridEngineSite, image: ServedImage, work: str, *options: str, more: str = "", boot: str = "debian"
+) -> str:
+    said = f"OUTRIDER=image={image.uri};digest={image.digest};run=vm;boot={boot}{more}"
     folder = f"{site.home()}/project"
     asked = f"h_rt={LIMIT_S},mem_free={MEMORY_MB}M"
     place = ("-wd", folder, "-o", f"{folder}/out-$JOB_ID", "-j", "y")
