@@ -274,23 +274,14 @@ class Pools:
         """Put back lives that were there before a restart, in the order of their numbers, each used as often
         as it has users."""
         where: dict[str, list[int]] = {}
-        due: dict[int, list[tuple[int, Life]]] = {}
-        for stay in lives:
-            node, life = stay
+        for node, life in lives:
             key, pool = life.image.key, self.pools[node]
-            there = pool.lives.get(key)
-            if there is None:
-                pool.lives[key] = [life]
-            else:
-                there.append(life)
+            pool.lives.setdefault(key, []).append(life)
             pool.uses[key] = pool.uses.get(key, 0) + len(life.users)
             pool.promised_bytes += life.image.size_bytes
             where.setdefault(key, []).append(node)
-            due.setdefault(life.expires_s, []).append(stay)
             self._added = life.number
-        for stays in due.values():
-            self._watch(*stays[0])
-            self._due[stays[0][1].expires_s] += stays[1:]
+            self._watch(node, life)
         for key, nodes in where.items():
             self.changed.update(nodes)
             self._where[key] = self._where.get(key, 0) | mask_of(nodes, len(self.pools))
