@@ -271,8 +271,7 @@ class Pools:
         self._added = max(self._added, max(taken, default=0))
 
     def fill(self, lives: Iterable[tuple[int, Life]]) -> None:
-        """Put back lives that were there before a restart, in the order of their numbers, each used as often
-        as it has users."""
+        """Put back lives of before a restart, in the order of their numbers, each used once by each user."""
         where: dict[str, list[int]] = {}
         for node, life in lives:
             key, pool = life.image.key, self.pools[node]
