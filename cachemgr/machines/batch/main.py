@@ -54,6 +54,7 @@ from cachemgr.machines.machine import Machine
 from cachemgr.machines.qemu.process import BUSY
 from cachemgr.machines.record import has_record, read_record
 from cachemgr.machines.running import ENDING, SUSPENDED_STATUS, CaughtSignals, Keeping, kept, run
+from cachemgr.machines.troubles import check_room
 from cachemgr.machines.wish import MachineDisk, MachineJob, MachineWish
 
 TYPE_CHECKING = False
@@ -311,6 +312,7 @@ def _wish(
     arguments: Sequence[str],
     environment: Mapping[str, str],
 ) -> MachineWish:
+    check_room(options.scratch)
     boot: BootFiles = boot_files(options.boot)
     has_network = job.nodes > 1 or options.is_interactive or options.roles > 0
     folder, first, image = os.getcwd(), wrapped.instances[0], images.root

@@ -15,7 +15,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
-from tests.daemons.machines.linux_guest import linux_guest
+from testbed.linux_guest import linux_guest
 
 PACKAGES = ("mpich", "libmpich-dev")
 LIBRARIES = "usr/lib/x86_64-linux-gnu"

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from cachemgr.instances.qcow2 import overlay
+from testbed.linux_guest import APPEND, LinuxGuest
 from tests.amount import few
 from tests.daemons.machines.engine import MIB, PYTHON, UID, WAIT_S, Engine, wait_until
-from tests.daemons.machines.linux_guest import APPEND, LinuxGuest
 from tests.repository import ROOT
 from tests.waiting import awaited
 

@@ -19,9 +19,9 @@ from cachemgr.relay.machines import NodeConversation, machine_path, thing_of
 from cachemgr.relay.server import RelayServer
 from cachemgr.relay.tickets import make_ticket
 from testbed.depot import Depot
+from testbed.linux_guest import LinuxGuest
 from tests.amount import first
 from tests.daemons.machines.engine import PYTHON, UID, WAIT_S, Engine
-from tests.daemons.machines.linux_guest import LinuxGuest
 from tests.daemons.machines.test_batch_jobs import LAST, PROGRAM, StandIn
 from tests.repository import ROOT
 

@@ -13,6 +13,7 @@ from testbed.batchcluster import HEAD
 from testbed.clustersite import ServedImage
 from testbed.commands import CommandFailed
 from testbed.gridenginesite import GridEngineSite
+from testbed.linux_guest import APPEND, linux_guest
 from tests.daemons.gridengine.service.jobs import (
     MB,
     cancel,
@@ -25,7 +26,6 @@ from tests.daemons.gridengine.service.jobs import (
     wait_shown,
     wait_state,
 )
-from tests.daemons.machines.linux_guest import APPEND, linux_guest
 from tests.daemons.reservations import reserve, wait_reservation, workspace
 from tests.daemons.reservations import shown as reservation_shown
 

@@ -9,6 +9,7 @@ import pytest
 from testbed.batchcluster import HEAD
 from testbed.commands import CommandFailed
 from testbed.gridenginesite import GridEngineSite
+from testbed.linux_guest import linux_guest
 from tests.daemons.gridengine.service.jobs import MB, cancel, ended, report
 from tests.daemons.gridengine.service.test_jobs_in_machines import (
     BOOT_S,
@@ -18,7 +19,6 @@ from tests.daemons.gridengine.service.test_jobs_in_machines import (
     submit_machine,
     wait_until_said,
 )
-from tests.daemons.machines.linux_guest import linux_guest
 
 __all__ = ["machines"]
 TWO_NODES = ("-pe", "each4", "8")
