@@ -19,6 +19,7 @@ from outrider.cli.quantities import (
     size_bytes,
 )
 from outrider.cli.simulate.figure import check_picture
+from outrider.cli.simulate.runs.suspending import add_suspending
 
 IMAGES = "trace, none, predeployed, uniform=N, uniform=NxSIZE or skewed"
 EVICTIONS = ("lfu", "lru", "timeout", "largest_first", "calendar")
@@ -50,6 +51,7 @@ def add(commands: Subparsers) -> None:
     )
     _add_site(parser.add_argument_group("site"))
     _add_images(parser.add_argument_group("images and links"))
+    add_suspending(parser.add_argument_group("suspension and migration"))
     _add_batch(parser.add_argument_group("jobs of a batch system"))
     faults = parser.add_argument_group("faults")
     faults.add_argument(

@@ -100,7 +100,8 @@ def busy_until(board: QueueBoard, now_s: int) -> dict[int, int]:
             resumed_s = max(now_s, current.start_s + current.resume_s)
             disk = rules.disk_of(share.node)
             ready_s[disk] = max(ready_s.get(disk, now_s), resumed_s)
-            lengths.setdefault(disk, []).append(_overhead_s(board, run) * share.instances)
+            each_s = rules.writing_on(share.node, _overhead_s(board, run))
+            lengths.setdefault(disk, []).append(each_s * share.instances)
     written_s = {
         disk: board.disks[disk].safe_by(from_s, lengths[disk])
         if rules.is_serialised
