@@ -90,6 +90,8 @@ def _add_site(group: argparse._ArgumentGroup) -> None:
         help="off, greedy, aggressive, conservative or reservations=N "
         "(default: aggressive, which is EASY; under --profile thesis: greedy)",
     )  # fmt: skip
+    group.add_argument("--slowdown", type=not_negative, metavar="PERCENT",
+                       help="by which all takes longer in a virtual machine (default: 10)")  # fmt: skip
     group.add_argument("--site-policy", metavar="FILE",
                        help="the site's policies: quotas, shares, prices, who yields")  # fmt: skip
     group.add_argument("--yielding", choices=("cheapest", "youngest", "site-order"),

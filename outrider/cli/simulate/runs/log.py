@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SITE_ONLY = {
     "profile": "--profile", "link": "--link-mbit", "shared_link": "--shared-link", "pool": "--pool",
     "keep": "--keep", "evict": "--evict", "reuse": "--reuse", "push_back": "--push-back",
-    "shipping": "--shipping", "yielding": "--yielding", "serial": "--serial",
+    "shipping": "--shipping", "yielding": "--yielding", "slowdown": "--slowdown", "serial": "--serial",
     "fail": "--fail", "slow": "--slow", **SUSPENDING,
 }  # fmt: skip
 

@@ -76,8 +76,11 @@ def site_setup(arguments: argparse.Namespace) -> Setup:
         setup = replace(setup, has_images=False)
     if arguments.evict and not arguments.keep:
         raise InputError("--evict chooses among images that are kept: say how much with --keep")
+    if arguments.slowdown and arguments.images == "none":
+        raise InputError("--slowdown is of virtual machines: with --images none there are none; leave it out")
     changes: dict[str, object] = {
         "rate_bytes_per_s": arguments.link,
+        "slowdown_percent": arguments.slowdown,
         "best_effort_percent": arguments.shared_link,
         "pool_bytes": arguments.pool,
         "keep_bytes": arguments.keep,

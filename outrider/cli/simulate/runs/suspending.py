@@ -13,6 +13,14 @@ from outrider.core.model import Node
 from outrider.sim.setup import MEGABYTE, Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission
 
+FREE = 0
+
+
+def rate_or_free(text: str) -> int:
+    """MB/s, or `free`."""
+    return FREE if text == "free" else positive(text)
+
+
 OPTIONS = {
     "suspension": "--suspension", "suspend_rate": "--suspend-rate", "resume_rate": "--resume-rate",
     "suspend_seconds": "--suspend-seconds", "resume_seconds": "--resume-seconds",
@@ -28,8 +36,8 @@ def add_suspending(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--suspension", choices=("none", "serial", "all"),
                        help="which best effort makes way by being suspended: serial is what has one "
                        "instance (default: all)")  # fmt: skip
-    group.add_argument("--suspend-rate", type=positive, metavar="MB/S",
-                       help="at which memory is written (default: 50; of thesis: at once)")  # fmt: skip
+    group.add_argument("--suspend-rate", type=rate_or_free, metavar="MB/S|free",
+                       help="at which memory is written, or at once (honest: 50, thesis: free)")  # fmt: skip
     group.add_argument("--resume-rate", type=positive, metavar="MB/S",
                        help="at which it is read (default: as it is written)")  # fmt: skip
     group.add_argument("--suspend-seconds", type=not_negative, metavar="S",
@@ -70,12 +78,10 @@ def with_suspension(setup: Setup, arguments: argparse.Namespace, nodes: Sequence
 
 def _rules(rules: SuspensionRules, arguments: argparse.Namespace, nodes: Sequence[Node]) -> SuspensionRules:
     if arguments.suspend_rate is not None:
-        rules = replace(rules, disk_bytes_per_s=arguments.suspend_rate * MEGABYTE)
+        rules = replace(rules, disk_bytes_per_s=arguments.suspend_rate * MEGABYTE or None)
     for name in _OF_A_RATE:
         if getattr(arguments, name) is not None and rules.disk_bytes_per_s is None:
-            raise InputError(
-                f"{OPTIONS[name]}: under --profile thesis writing takes no time; give --suspend-rate"
-            )
+            raise InputError(f"{OPTIONS[name]} says nothing where writing is free: give a --suspend-rate")
     if arguments.shared_disk and arguments.disk_speed:
         raise InputError("--disk-speed is of disks that nodes have to themselves: leave out --shared-disk")
     if arguments.migration_rate is not None and arguments.migration != "yes":
