@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -113,7 +114,8 @@ def _program_start(bench: StartedMachines, program: Path, wish: MachineWish, num
             sleep(LOOK_S)
         return perf_counter() - begun_s
     finally:
-        job.kill()
+        # With whoever would begin a keeper again that is killed.
+        os.killpg(job.pid, signal.SIGKILL)
         job.communicate()
         bench.drop(machine)
         with suppress(OSError):
