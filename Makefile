@@ -132,7 +132,9 @@ man: $(READY)
 	$(BIN)/python -m tools.packages.filemanpages
 
 # Debian packages, RPMs and the archive of the release, in build/packages.
+OF_PACKAGES := gcc libc6-dev libslurm-dev rpm
 packages: $(READY) man
+	@dpkg -s $(OF_PACKAGES) >/dev/null 2>&1 || tools/install.sh $(OF_PACKAGES) || true
 	$(BIN)/python -m tools.packages
 
 docs: $(READY)

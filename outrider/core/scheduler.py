@@ -18,7 +18,13 @@ from outrider.core.besteffort.queue import BestEffortQueue
 from outrider.core.besteffort.suspension_notice import busy_until, give_back, hold_nodes
 from outrider.core.besteffort.yielding import gentlest
 from outrider.core.leases.adaptive import AdaptiveShare, SteeringRules
-from outrider.core.leases.admission import AdmissionPolicy, WithinMaximumRate, first_refusal, price_of
+from outrider.core.leases.admission import (
+    AdmissionPolicy,
+    PlannedLease,
+    WithinMaximumRate,
+    first_refusal,
+    price_of,
+)
 from outrider.core.leases.pricing import PriceList
 from outrider.core.model import Reservation, Workspace
 from outrider.core.options.admission import OptionsAnswer, assess_options
@@ -84,7 +90,7 @@ class DecidedTogether:
 
 
 class _Review:
-    """Asks the site's policies about plans, and remembers the price of the last one."""
+    """Asks the site's policies about plans, and remembers the last one: what they said, and its price."""
 
     def __init__(
         self, rules: LeaseRules, steering: AdaptiveShare | None, view: CoreSiteView, now_s: int
@@ -94,10 +100,20 @@ class _Review:
         self.price: int | None = None
         self.is_too_dear = False
         self.prices: dict[str, int] = {}
+        self._last: tuple[PlannedLease, str] | None = None
 
     def __call__(self, plan: ReservationPlan) -> str:
+        lease = self._view.lease(plan)
+        if self._last is None or self._last[0] != lease:
+            self._last = lease, self._words(plan, lease)
+        return self._last[1]
+
+    def unless_refused(self, choice: Choice, plan: ReservationPlan) -> ReservationPlan:
+        """The choice is not made of nodes for what is refused wherever it is."""
+        return plan if self(plan) else choice(plan, self._now_s)
+
+    def _words(self, plan: ReservationPlan, lease: PlannedLease) -> str:
         rules, view, now_s = self._rules, self._view, self._now_s
-        lease = view.lease(plan)
         self.price, self.is_too_dear = None, False
         words = first_refusal(self._asked, lease, view, now_s)
         if words or rules.prices is None:
@@ -156,7 +172,8 @@ class Scheduler:
     def _decide(self, workspace: Workspace, now_s: int, *, is_plan: bool, tells_earliest: bool) -> Decided:
         book = self.book
         book.links.pass_until(now_s)
-        holds = hold_nodes(self.board, now_s)
+        # Without a start it is refused.
+        holds = hold_nodes(self.board, now_s, workspace.start_s or now_s)
         review = _Review(self.leases, self.steering, self.view, now_s)
         decide = assess if is_plan else admit
         admission = decide(
@@ -165,11 +182,13 @@ class Scheduler:
             now_s,
             policy=self.policy,
             tells_earliest=tells_earliest,
-            choice=partial(self.choice or partial(gentlest, self.board), now_s=now_s),
+            choice=partial(review.unless_refused, self.choice or partial(gentlest, self.board)),
             review=review,
         )
         found: MadeWay | Preempted | None = None
         if isinstance(admission, Rejected) and _may_be_helped(admission):
+            # Leases that make way look for places of their own, from now on.
+            holds += hold_nodes(self.board, now_s, now_s)
             if self.leases.is_moving:
                 found = make_way(book, workspace, now_s, is_plan=is_plan, review=review)
             if found is None and self.leases.preemption is not None:
@@ -227,7 +246,7 @@ class Scheduler:
         the roles of one of unlike instances."""
         book = self.book
         book.links.pass_until(now_s)
-        holds = hold_nodes(self.board, now_s)
+        holds = hold_nodes(self.board, now_s, now_s)
         review = _Review(self.leases, self.steering, self.view, now_s)
         admit_all = admit_roles if is_one_start else admit_each
         answer = admit_all(book, workspaces, now_s, policy=self.policy, review=review)

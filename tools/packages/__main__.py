@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +59,15 @@ GRIDENGINE = DebianPackage(
 )
 
 
+def lacking(*, with_rpm: bool) -> list[str]:
+    """Debian's packages that make ours, and that this machine does not have."""
+    programs = {"dpkg-deb": "dpkg", "cc": "gcc", **({"rpmbuild": "rpm"} if with_rpm else {})}
+    found = [package for program, package in programs.items() if shutil.which(program) is None]
+    if not Path("/usr/include/slurm/spank.h").exists():
+        found.append("libslurm-dev")
+    return found
+
+
 def slurm_package() -> DebianPackage:
     """A plugin is for the Slurm that it was compiled with."""
     said = subprocess.run(
@@ -84,6 +94,9 @@ def main() -> int:
     parser.add_argument("--version", default="", help="another version than that of the sources")
     parser.add_argument("--without-rpm", action="store_true")
     options = parser.parse_args()
+    if missing := lacking(with_rpm=not options.without_rpm):
+        print(f"packages need {', '.join(missing)}: apt install {' '.join(missing)}", file=sys.stderr)
+        return 1
     target = tree.ROOT / "build/packages"
     version = debian_version(options.version or outrider.__version__)
     epoch_s = commit_s()

@@ -83,7 +83,7 @@ def node(root: Path) -> None:
     write(root / "usr/share/doc/outrider-node/examples/cachemgr.conf", example)
     for page in NODE_PAGES:
         _manual(root, page)
-    _completions(root, "cachemgr", "cachemgr.cli.main")
+    _completions(root, "cachemgr", "cachemgr")
 
 
 def slurm(root: Path) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import NamedTuple
 
 from outrider.core.model import LeasePiece, Resources, Workspace
@@ -159,11 +158,13 @@ class DiskQueue:
 
     def earliest_start(self, start_s: int, length_s: int) -> int:
         """The earliest start, from `start_s` on, of `length_s` free seconds."""
-        first = max(0, bisect_left(self._taken, (start_s, start_s)) - 1)
-        for taken_start_s, taken_end_s in islice(self._taken, first, None):
+        taken = self._taken
+        for index in range(max(0, bisect_left(taken, (start_s, start_s)) - 1), len(taken)):
+            taken_start_s, taken_end_s = taken[index]
             if taken_start_s >= start_s + length_s:
                 break
-            start_s = max(start_s, taken_end_s)
+            if taken_end_s > start_s:
+                start_s = taken_end_s
         return start_s
 
     def safe_by(self, start_s: int, lengths: Sequence[int]) -> int:
@@ -299,14 +300,14 @@ def is_tight(
 ) -> bool:
     """Whether planned segments can end no earlier on their nodes: their shares are never free together
     between them, and no segment waits for a disk. They begin at `from_s` at the earliest."""
+    shares: tuple[SegmentShare, ...] = ()
+    writing_s = resuming_s = 0
     for segment in segments:
-        shares = segment.shares
-        if segment.suspend_s and segment.suspend_s > _longest(_writing(shares, overhead_s, rules)):
+        if segment.shares is not shares:
+            shares = segment.shares
+            writing_s, resuming_s = _turns(shares, overhead_s, rules)
+        if segment.suspend_s > writing_s or segment.resume_s > resuming_s:
             return False
-        if segment.resume_s:
-            reading = _reading(shares, rules.reading_s(overhead_s), rules)
-            if segment.resume_s > _longest(reading) + rules.restart_s:
-                return False
         if from_s < segment.start_s and next_fit(table, shares, from_s, segment.start_s) < segment.start_s:
             return False
         from_s = segment.end_s
@@ -381,5 +382,13 @@ def _on_the_shared(shares: Sequence[SegmentShare], each_s: int, rules: Suspensio
     return ((rules.disk_of(0), each_s * sum(share.instances for share in shares)),)
 
 
-def _longest(lengths: _Lengths) -> int:
-    return max(seconds for _, seconds in lengths)
+def _turns(shares: Sequence[SegmentShare], overhead_s: int, rules: SuspensionRules) -> tuple[int, int]:
+    """What suspending and resuming take if no disk has anything else to do."""
+    reading_s = rules.reading_s(overhead_s)
+    if rules.node_percents:
+        writing_s = max(seconds for _, seconds in _writing(shares, overhead_s, rules))
+        read_s = max(seconds for _, seconds in _reading(shares, reading_s, rules))
+        return writing_s, read_s + rules.restart_s
+    counts = [share.instances for share in shares]
+    in_turn = sum(counts) if rules.is_shared else max(counts)
+    return in_turn * overhead_s, in_turn * reading_s + rules.restart_s

@@ -11,16 +11,21 @@ from dataclasses import replace
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard
 from outrider.core.besteffort.suspension import Segment, free_until, suspending
+from outrider.core.nodes.timeline import BUCKET_S
 
 Hold = tuple[int, int, int, int]
 """What is kept from reservations for a moment: node, amount, from when to when."""
 
 
-def hold_nodes(board: QueueBoard, now_s: int) -> list[Hold]:
-    """Take from the book what no reservation can have because runs could not be written before it."""
+def hold_nodes(board: QueueBoard, now_s: int, from_s: int) -> list[Hold]:
+    """Take from the book what no reservation can have because runs could not be written before it.
+
+    Only nodes that are not free by `from_s`, from which on somebody looks at the book: most reservations are
+    asked for long before. Whoever looks at a node in an interval looks at the index's buckets, too.
+    """
     timeline = board.book.timeline
     holds: list[Hold] = []
-    for node, until_s in sorted(busy_until(board, now_s).items()):
+    for node, until_s in sorted(busy_until(board, now_s, from_s // BUCKET_S * BUCKET_S).items()):
         free = [(node, *step) for step in timeline.rows[node].steps(now_s, until_s) if step[0]]
         for hold in free:
             timeline.reserve(*hold)
@@ -84,23 +89,25 @@ def _overhead_s(board: QueueBoard, run: BestEffortRun) -> int:
     return board.rules.suspension.overhead_s(run.workspace.resources)
 
 
-def busy_until(board: QueueBoard, now_s: int) -> dict[int, int]:
-    """Before when no reservation can begin on a node; of nodes that need notice only."""
+def busy_until(board: QueueBoard, now_s: int, after_s: int = 0) -> dict[int, int]:
+    """Before when no reservation can begin on a node, if after `after_s`; of nodes that need notice only."""
     running = [
-        (run, current)
+        (current, overhead_s)
         for run in board.runs.values()
-        if _overhead_s(board, run) and (current := _current(run, now_s)) is not None
+        if (overhead_s := _overhead_s(board, run)) and (current := _current(run, now_s)) is not None
     ]
+    if all(current.end_s <= after_s for current, _ in running):
+        return {}
     rules = board.rules.suspension
     ready_s: dict[int, int] = {}
     lengths: dict[int, list[int]] = {}
-    for run, current in running:
+    for current, overhead_s in running:
+        # What is being resumed is resumed first.
+        resumed_s = max(now_s, current.start_s + current.resume_s)
         for share in current.shares:
-            # What is being resumed is resumed first.
-            resumed_s = max(now_s, current.start_s + current.resume_s)
             disk = rules.disk_of(share.node)
             ready_s[disk] = max(ready_s.get(disk, now_s), resumed_s)
-            each_s = rules.writing_on(share.node, _overhead_s(board, run))
+            each_s = rules.writing_on(share.node, overhead_s)
             lengths.setdefault(disk, []).append(each_s * share.instances)
     written_s = {
         disk: board.disks[disk].safe_by(from_s, lengths[disk])
@@ -108,10 +115,12 @@ def busy_until(board: QueueBoard, now_s: int) -> dict[int, int]:
         else from_s + max(lengths[disk])
         for disk, from_s in ready_s.items()
     }
+    if max(written_s.values()) <= after_s:
+        return {}
     busy: dict[int, int] = {}
-    for _, current in running:
+    for current, _ in running:
         nodes = [share.node for share in current.shares]
         away_s = min(current.end_s, max(written_s[rules.disk_of(node)] for node in nodes))
         for node in nodes:
             busy[node] = max(busy.get(node, away_s), away_s)
-    return busy
+    return {node: until_s for node, until_s in busy.items() if until_s > after_s}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard, Yielding
 from outrider.core.nodes.node_timeline import NodeTimeline
-from outrider.core.nodes.timeline import numbers
+from outrider.core.nodes.timeline import SiteTimeline, mask_of, numbers
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.planning import plan_at
 
@@ -35,11 +35,14 @@ def gentlest(board: QueueBoard, plan: ReservationPlan, now_s: int) -> Reservatio
     if not isinstance(other, ReservationPlan):
         return plan
     chosen = [(fit.node, fit.instances) for fit in other.fits]
-    is_gentler = clearing.price_of(chosen) < clearing.price_of(wanted)
+    price = clearing.price_of(chosen)
+    is_gentler = price < clearing.price_of(wanted) if price else clearing.costs_anything(wanted)
     return other if is_gentler else plan
 
 
 Price = tuple[int, ...]
+Piece = tuple[int, int, int]
+"""What is taken of a node, from when to when."""
 
 
 @dataclass(slots=True)
@@ -58,26 +61,23 @@ class _Clearing:
         self._board = board
         self._need = need
         self._start_s, self._end_s = start_s, end_s
+        self._pieces: dict[str, dict[int, list[Piece]]] = {}
+        """What each run takes within the interval, by node."""
         self._runs_on: dict[int, list[BestEffortRun]] = {}
         ordered = board.yielding_order(list(board.runs.values()), now_s)
         self._place = {run.name: number for number, run in enumerate(ordered)}
         for run in ordered:
-            for node in sorted(self._nodes_of(run)) if not run.is_in_book else ():
+            if run.is_in_book:
+                continue
+            pieces = self._pieces[run.name] = self._pieces_of(run)
+            for node in pieces:
                 self._runs_on.setdefault(node, []).append(run)
 
     def stages(self, instances: int) -> list[dict[int, int]]:
         """How many instances on which nodes: without any yielding, then if few yield, then if all do."""
-        book, everything = self._board.book, self._board.everything
-        available = list(numbers(book.available))
-        room = {
-            node: book.timeline.rows[node].most(self._need, self._start_s, self._end_s, instances)
-            for node in available
-        }
-        free = {
-            node: everything.rows[node].most(self._need, self._start_s, self._end_s, room[node])
-            for node in available
-            if room[node]
-        }
+        room = self._rooms(self._board.book.timeline, self._board.book.available, instances)
+        free = self._rooms(self._board.everything, mask_of(room, len(self._board.everything.rows)), instances)
+        free = {node: min(free.get(node, 0), count) for node, count in room.items()}
         left = instances - sum(free.values())
         taken = self._enough(free, room, left) if left > 0 else _Site()
         gained: dict[int, int] = {}
@@ -88,6 +88,17 @@ class _Clearing:
         beyond = {node: room[node] - free[node] - gained.get(node, 0) for node in free}
         stages = (free, gained, beyond)
         return [{node: count for node, count in stage.items() if count} for stage in stages]
+
+    def _rooms(self, table: SiteTimeline, nodes: int, instances: int) -> dict[int, int]:
+        """For how many instances, at most, which of these nodes have room; those without any are left out."""
+        if all(table.layout.most(self._need, capacity, 2) == 1 for capacity in table.by_capacity):
+            free = table.free_masks(self._need).throughout(self._start_s, self._end_s) & nodes
+            return dict.fromkeys(numbers(free), 1)
+        rooms = (
+            (node, table.rows[node].most(self._need, self._start_s, self._end_s, instances))
+            for node in numbers(nodes)
+        )
+        return {node: room for node, room in rooms if room}
 
     def _enough(self, free: dict[int, int], room: dict[int, int], left: int) -> _Site:
         """The site when so many more instances have room: the cheapest yield first, and none in vain."""
@@ -140,6 +151,11 @@ class _Clearing:
                 self._yield(site, run)
         return self._price(site.yielded.values())
 
+    def costs_anything(self, wanted: Sequence[tuple[int, int]]) -> bool:
+        """Whether anybody would have to yield for that."""
+        site = _Site()
+        return any(self._victims(site, node, count) for node, count in wanted)
+
     def _price(self, runs: Iterable[BestEffortRun]) -> Price:
         """Less is better. The time that instances lose, or that of the oldest run, the older the worse."""
         runs = list(runs)
@@ -186,21 +202,21 @@ class _Clearing:
             self._leave(run, node, row)
 
     def _leave(self, run: BestEffortRun, node: int, row: NodeTimeline) -> None:
-        for segment in run.segments:
-            start_s, end_s = max(segment.start_s, self._start_s), min(segment.end_s, self._end_s)
-            if start_s < end_s:
-                for share in segment.shares:
-                    if share.node == node:
-                        row.release(share.amount, start_s, end_s)
+        for piece in self._pieces[run.name].get(node, ()):
+            row.release(*piece)
 
     def _row(self, site: _Site, node: int) -> NodeTimeline:
         return site.rows.get(node) or self._board.everything.rows[node]
 
     def _nodes_of(self, run: BestEffortRun) -> set[int]:
         """Where a run takes anything in the interval."""
-        return {
-            share.node
-            for segment in run.segments
-            if segment.start_s < self._end_s and self._start_s < segment.end_s
-            for share in segment.shares
-        }
+        return set(self._pieces[run.name])
+
+    def _pieces_of(self, run: BestEffortRun) -> dict[int, list[Piece]]:
+        found: dict[int, list[Piece]] = {}
+        for segment in run.segments:
+            start_s, end_s = max(segment.start_s, self._start_s), min(segment.end_s, self._end_s)
+            if start_s < end_s:
+                for share in segment.shares:
+                    found.setdefault(share.node, []).append((share.amount, start_s, end_s))
+        return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
 
@@ -110,12 +111,12 @@ class FreeMasks:
         """The first instant from `start_s` on at which all of them are; FOREVER if never. If that is not
         earlier than `before_s`, any instant from then on."""
         times, masks = self.times, self.masks
-        index = bisect_right(times, start_s) - 1
-        if not nodes & ~masks[index]:
+        index = bisect_right(times, start_s)
+        if masks[index - 1] & nodes == nodes:
             return start_s
-        for later in range(index + 1, len(times)):
-            if not nodes & ~masks[later] or times[later] >= before_s:
-                return times[later]
+        for at_s, mask in zip(islice(times, index, None), islice(masks, index, None), strict=True):
+            if mask & nodes == nodes or at_s >= before_s:
+                return at_s
         return FOREVER
 
     def losses(self, from_s: int, nodes: int) -> Iterator[int]:

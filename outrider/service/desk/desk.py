@@ -123,7 +123,7 @@ class Desk:
         """Deal with an event. Time never goes back here, whatever clocks do."""
         self._now_s = max(self._now_s, now_s)
         if self._parts is not None:
-            self._parts.site.now_s = self._now_s
+            self._parts.site.pass_to(self._now_s)
         replies = self._replies = []
         if self._dispatch is not None:
             self._dispatch.unwritten.clear()

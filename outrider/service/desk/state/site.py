@@ -221,6 +221,11 @@ class Site:
             )
             entry.reservation = replace(entry.reservation, workspace=workspace)
 
+    def pass_to(self, now_s: int) -> None:
+        """It is now so late. What somebody gave back a second ago is still in its pool."""
+        self.now_s = now_s
+        self.book.pools.settle(now_s)
+
     def forget_past(self) -> None:
         """Drop what the book knows of times that are over."""
         self.book.timeline.forget_before(self.now_s)

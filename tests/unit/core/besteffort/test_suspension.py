@@ -17,11 +17,12 @@ from outrider.core.besteffort.suspension import (
     SuspensionRules,
     plan_run,
 )
+from outrider.core.leases.admission import HourShare
 from outrider.core.model import Node, Resources, Workspace
 from outrider.core.nodes.timeline import SiteTimeline
 from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.book import ReservationPlan
-from outrider.core.scheduler import Decided, Scheduler
+from outrider.core.scheduler import Decided, LeaseRules, Scheduler
 from outrider.sim.setup import Setup
 from tests.amount import examples
 
@@ -381,3 +382,33 @@ def test_nobody_starves_who_is_promised_a_place(backfilling: Backfilling, start_
                 return
 
     assert start_s is None
+
+
+def test_who_runs_is_looked_at_only_where_a_reservation_could_come_too_soon() -> None:
+    """What is held from a reservation and given back is noted as freed. Buckets are hours."""
+    soon, late, refused = site(), site(), site()
+    for scheduler in (soon, late, refused):
+        started(scheduler, workspace("run", 9000))
+
+    assert isinstance(reserve(late, 3600, now_s=100).admission, ReservationPlan)
+    assert isinstance(reserve(soon, 3599, now_s=100).admission, ReservationPlan)
+    assert isinstance(reserve(refused, 110, now_s=100).admission, Rejected)
+
+    assert (late.book.timeline.freed, soon.book.timeline.freed, refused.book.timeline.freed) == (0, 1, 1)
+
+
+def test_no_nodes_are_chosen_for_what_the_policy_refuses() -> None:
+    scheduler = site(leases=LeaseRules(admission=(HourShare(50),)))
+    asked: list[str] = []
+
+    def choice(plan: ReservationPlan, now_s: int) -> ReservationPlan:
+        asked.append(plan.workspace.name)
+        return plan
+
+    scheduler.choice = choice
+    refused = scheduler.reserve(workspace("long", 3600, 7200), 0)
+    accepted = scheduler.reserve(workspace("short", 1800, 7200), 0)
+
+    assert isinstance(refused.admission, Rejected)
+    assert isinstance(accepted.admission, ReservationPlan)
+    assert asked == ["short"]

@@ -262,3 +262,13 @@ def test_an_image_that_fits_into_no_pool_is_not_put_off_to_another_time(sandbox:
     assert "fits into the image pools of 0 nodes, and 2 are asked for" in refused.reason
     assert refused.earliest_start_s is None
     assert refused.remedies == ()
+
+
+def test_an_image_that_was_given_back_a_second_ago_is_still_there(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=1)
+    sandbox.sleep(700)
+    sandbox.ask(Cancel(name="render-1"))
+    sandbox.clock.at_s += 1
+    second = reserve(sandbox, nodes=1, start="now+1hour", duration="30m")
+
+    assert (second.nodes_with_image, second.saved_bytes) == ("n1", 10 * RATE)

@@ -13,7 +13,7 @@ from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import JobState, RmsReservation, Submission
 from outrider.rms.twin import Fault
 from outrider.service.answers import Decision, Explanation
-from outrider.service.requests import Caller, Explain
+from outrider.service.requests import Accept, Caller, Cancel, Explain
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ALICE, BOB, FREE, RATE, Sandbox, reserve, show, wanted
 
@@ -252,3 +252,21 @@ def test_one_that_may_not_yield_never_does(tmp_path: Path) -> None:
         assert fixed(site, 900, 1800, caller=BOB).result == "refused"
         assert yielding(site, 900, 1800, caller=BOB).result == "refused"
         assert show(site, firm).reservation.state != "cancelled"
+
+
+def test_lease_moves_for_another_beside_what_a_third_was_offered(tmp_path: Path) -> None:
+    """Both nodes from 4200 s on are offered to alice; a lease moves to before that, where there is room."""
+    for site in made(tmp_path, nodes=2):
+        fixed(site, 600, 3600, caller=BOB, name="crowd")
+        first = fixed(site, 600, 1800, caller=BOB, name="first").name
+        loose = floating(site, 600, 20_000, 1800, caller=BOB, name="loose").name
+        site.ask(Cancel(name=first), BOB)
+        refused = fixed(site, 2500, 3600, caller=ALICE, nodes=2)
+        offer = next(each for each in refused.offers if each.kind == "later")
+        firm = fixed(site, 3000, 1200, caller=BOB, name="firm")
+        accepted = site.ask(Accept(name=offer.name))
+
+        assert (firm.result, firm.start_s) == ("accepted", site.now_s + 3000)
+        assert place(site, loose)[1] == site.now_s + 600
+        assert isinstance(accepted, Decision)
+        assert (accepted.result, accepted.start_s, accepted.node_count) == ("accepted", site.now_s + 4200, 2)
