@@ -3,19 +3,20 @@
 A guest of 512 bytes touches its memory and then says so again and again. Times are ratios to bounds of
 the same run: the start to QEMU's own start with the same command line; suspension and resumption to
 writing (synced) and reading a file of the state's size in the same folder, both with cold caches;
-migration, held to 1 Gbit/s, to the time that its bytes take at that rate.
+migration, held to 1 Gbit/s, to the time that the state and the disk's layers take at that rate. The start is
+that of a job's whole program, as the batch system begins it.
 
 A ratio is the disk's as long as processors are faster than it. So the processor's time of QEMU and of what
 drives it is told, too, and for all sizes together the straight line through what was measured: seconds
 that any suspension takes, and seconds for each GiB of the state, by the clock and by processors. Whichever of
-disk, QEMU and its driver takes longest for a GiB is the rate of a machine with nothing else to do.
+disk, QEMU and its driver takes longest for a GiB is the rate of a machine with nothing else to do. What a
+further GiB costs is told beside the disk, and beside the slower of disk and QEMU.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import Arguments, judged, lacking
+from bench.machines_start import facts_of_root, started
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
 from cachemgr.machines.keeper import PROGRAM, MachineSite
@@ -37,6 +39,7 @@ from cachemgr.machines.machine import Machine
 from cachemgr.machines.migration import migrate
 from cachemgr.machines.qemu import process
 from cachemgr.machines.qemu.accelerator import find_facts
+from cachemgr.machines.qemu.layers import taken_bytes
 from cachemgr.machines.wish import MIB, MachineDisk, MachineWish
 
 if TYPE_CHECKING:
@@ -149,7 +152,13 @@ def fitted(name: str, steps: Sequence[Step]) -> str:
     told = ", ".join(f"{part} {line.intercept:.2f} + {line.slope:.2f}/GiB" for part, line in lines.items())
     slowest = max(("QEMU", "driver", "disk"), key=lambda part: lines[part].slope)
     rate = GIB / max(lines[slowest].slope, 1e-9) / 1e6
-    return f"  {name} (s): {told}; alone on its processors {rate:.0f} MB/s, bound by {slowest}"
+    each_s = max(lines["clock"].slope, 1e-9)
+    bound_s = max(lines["disk"].slope, lines["QEMU"].slope)
+    return (
+        f"  {name} (s): {told}; alone on its processors {rate:.0f} MB/s, bound by {slowest}; "
+        f"a further GiB at {lines['disk'].slope / each_s:.2f} of the disk's rate, at {bound_s / each_s:.2f} "
+        "of the slower of disk and QEMU"
+    )
 
 
 class Bench:
@@ -186,49 +195,6 @@ class Bench:
                 each.stop(0)
                 each.remove()
                 shutil.rmtree(each.folder)
-
-
-def started(bench: Bench, wish: MachineWish, rounds: int) -> tuple[float, float]:
-    """Milliseconds of a start, and of QEMU alone with the same line up to its monitor's greeting."""
-    ours, plain = [], []
-    for _ in range(rounds):
-        machine = bench.machine("start")
-        begun_s = perf_counter()
-        machine.start(wish)
-        ours.append(perf_counter() - begun_s)
-        (pid,) = process.holders(f"{machine.folder}/lock")
-        argv = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
-        bench.drop(machine)
-        plain.append(_plain_start(bench.folder, argv))
-    return median(ours) * 1000, median(plain) * 1000
-
-
-def _plain_start(folder: Path, argv: list[str]) -> float:
-    """The same devices on a layer that is there; its sockets are replaced by one that QEMU makes."""
-    line = [each for each in argv if not each.startswith("socket,id=console")]
-    path = folder / "plain.sock"
-    layer = folder / "plain.qcow2"
-    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", layer, str(DISK_BYTES)], check=True)
-    for number, each in enumerate(line):
-        if each.startswith("socket,id=monitor"):
-            line[number] = f"socket,id=monitor,path={path},server=on,wait=off"
-        line[number] = line[number].replace(f"{folder}/start/root.1.qcow2", str(layer))
-    at = line.index("-serial")
-    del line[at : at + 2]
-    del line[line.index("-chardev", line.index("-chardev") + 1)]
-    begun_s = perf_counter()
-    qemu = subprocess.Popen(line)
-    try:
-        while True:
-            with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
-                connection.connect(str(path))
-                if connection.recv(4096):
-                    return perf_counter() - begun_s
-            sleep(0.001)
-    finally:
-        qemu.kill()
-        qemu.wait()
-        path.unlink()
 
 
 def written(path: Path, size_bytes: int) -> float:
@@ -284,11 +250,12 @@ def measured(
         steps[0].append(Step(pause_s, save_qemu_s, save_own_s, write_s, size_bytes))
         steps[1].append(Step(resume_s, load_qemu_s, load_own_s, read_s, size_bytes))
         bench.wait_for_words(machine)
+        layer_bytes = taken_bytes(map(str, Path(machine.folder).glob("root.*.qcow2")))
         begun_s = perf_counter()
         figures = migrate(machine, other, {}, rate_bytes_per_s=LINK_BYTES_PER_S)
         migrate_s = perf_counter() - begun_s
         assert figures is not None
-        link_s = figures.memory_bytes / LINK_BYTES_PER_S
+        link_s = (size_bytes + layer_bytes) / LINK_BYTES_PER_S
         bench.drop(other, machine)
         saving.append(write_s / pause_s)
         loading.append(read_s / resume_s)
@@ -327,10 +294,11 @@ def main() -> int:
 def _as_nobody() -> int:
     """Machines do not run as root. The system's Python is one that everybody can read."""
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[1])}
-    done = subprocess.run(
-        ["/usr/bin/python3", "-B", __file__, *sys.argv[1:]],
-        user=NOBODY, group=NOBODY, extra_groups=[], env=environment, cwd="/",
-    )  # fmt: skip
+    with facts_of_root():
+        done = subprocess.run(
+            ["/usr/bin/python3", "-B", __file__, *sys.argv[1:]],
+            user=NOBODY, group=NOBODY, extra_groups=[], env=environment, cwd="/",
+        )  # fmt: skip
     return done.returncode
 
 
@@ -339,10 +307,16 @@ def _judge(given: object, bench: Bench) -> int:
     sizes = [int(each) * MIB for each in given.memory_mib.split(",")]  # type: ignore[attr-defined]
     facts = bench.site.facts()
     print(f"QEMU {facts.version}, {facts.accelerator}: {facts.reason}")
-    ours_ms, plain_ms = started(bench, replace(bench.wish(sizes[0]), name="start"), rounds + 2)
-    beyond_ms = ours_ms - plain_ms
-    told = f"start {ours_ms:.0f} ms, QEMU alone {plain_ms:.0f} ms: {beyond_ms:.0f} ms more"
-    print(f"  {told} (bound {MOST_START_MS})")
+    whole_ms, own_ms, engine_ms, plain_ms = started(
+        bench, replace(bench.wish(sizes[0]), name="start"), rounds + 2
+    )
+    beyond_ms = whole_ms - plain_ms
+    told = f"start of a job's program {whole_ms:.0f} ms (its own processor time {own_ms:.0f})"
+    told += f", of the engine alone {engine_ms:.0f} ms"
+    print(
+        f"  {told}, QEMU alone {plain_ms:.0f} ms: {beyond_ms:.0f} ms more, "
+        f"{beyond_ms / MOST_START_MS:.2f} of its bound of {MOST_START_MS} ms"
+    )
     is_good = beyond_ms <= MOST_START_MS
     steps: tuple[list[Step], list[Step]] = ([], [])
     for size_bytes in sizes:

@@ -37,7 +37,7 @@ from cachemgr.machines.handover import copy_files, give, take
 from cachemgr.machines.keeper import PROGRAM
 from cachemgr.machines.migration import migrate
 from cachemgr.machines.wish import MIB, MachineJob, MachineWish
-from tests.daemons.machines.linux_guest import APPEND, linux_guest
+from testbed.linux_guest import APPEND, linux_guest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

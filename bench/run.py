@@ -71,6 +71,7 @@ BENCHMARKS = (
     Benchmark(name="slurm_accuracy", brief=QUICK),
     Benchmark(name="slurm_waiting", brief=("--jobs=40", "--reservations=6", "--seconds=90")),
     Benchmark(name="consolidation", brief=QUICK),
+    Benchmark(name="machine_story", brief=QUICK),
     Benchmark(name="jsv", brief=("--rounds=5",)),
     Benchmark(name="gridengine_start"),
     Benchmark(name="gridengine_jobs"),

@@ -14,6 +14,7 @@ from cachemgr.base.shares import Share
 from cachemgr.machines.batch.messages import Discarded as Discarded
 from cachemgr.machines.batch.messages import ListedMachines as ListedMachines
 from cachemgr.machines.batch.messages import MachineFacts as MachineFacts
+from cachemgr.machines.batch.messages import MachineRoom as MachineRoom
 from cachemgr.machines.batch.messages import MovedMachine as MovedMachine
 from cachemgr.machines.batch.messages import MoveRequest as MoveRequest
 
@@ -451,6 +452,7 @@ VERBS: dict[str, tuple[type, ...]] = {
     "stats": (NoFields, PoolStats),
     "metrics": (NoFields, MetricsText),
     "machines": (NoFields, MachineFacts),
+    "machine-room": (NoFields, MachineRoom),
     "kept-machines": (NoFields, ListedMachines),
     "discard": (ReleaseRequest, Discarded),
     "move-machine": (MoveRequest, MovedMachine),

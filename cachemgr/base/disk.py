@@ -34,6 +34,9 @@ if TYPE_CHECKING:
         def allocate(self, size_bytes: int) -> None:
             """Make the file this long with room on the disk for all of it, or fail."""
 
+        def reserve(self, size_bytes: int) -> None:
+            """Room on the disk for so much of the file, whose length stays as it is, or fail."""
+
         def size(self) -> int: ...
 
         def set_mode(self, mode: int) -> None: ...
@@ -100,6 +103,8 @@ BESIDE = re.compile(r"\..+\.(\d+)-\d+\.new")
 # What `replace_file` calls a small file until it is in place: the group is its writer's process.
 FICLONE = 0x40049409
 # A file system answers one of these to what it cannot do at all.
+KEEP_SIZE = 1
+"""FALLOC_FL_KEEP_SIZE of fallocate(2), which Python does not offer."""
 UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS}
 
 
@@ -130,6 +135,16 @@ class FileHandle:
             if error.errno not in UNSUPPORTED:
                 raise
             os.ftruncate(self._fd, size_bytes)
+
+    def reserve(self, size_bytes: int) -> None:
+        import ctypes  # takes milliseconds, and few files are reserved for
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        sizes = (ctypes.c_long(0), ctypes.c_long(size_bytes))
+        while libc.fallocate(ctypes.c_int(self._fd), ctypes.c_int(KEEP_SIZE), *sizes) != 0:
+            failed = ctypes.get_errno()
+            if failed != errno.EINTR:
+                raise OSError(failed, os.strerror(failed))
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size

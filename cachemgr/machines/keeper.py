@@ -248,9 +248,11 @@ class MachineKeeper:
         self.end_qemu()
         status = channel.exit_status(self.site.disk, self.folder)
         self.drop(record, keeps_layers=False)
+        is_stopped = record.state == states.STOPPING
         if status is not None:
-            return self.write(record.stepped(states.ENDED, exit_status=status, saved={}))
-        if record.state == states.STOPPING:
+            reason = how if is_stopped else ""
+            return self.write(record.stepped(states.ENDED, exit_status=status, reason=reason, saved={}))
+        if is_stopped:
             return self.write(record.stepped(states.ENDED, reason=how, saved={}))
         kind = states.ENDED if how == SHUT_DOWN and record.wish.job is None else states.LOST
         return self.write(record.stepped(kind, reason=how, saved={}))

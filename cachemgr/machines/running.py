@@ -7,6 +7,7 @@ import signal
 import stat
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 
 from cachemgr.base.errors import CacheError, NotInPool
 from cachemgr.machines import states
@@ -16,7 +17,7 @@ from cachemgr.machines.record import has_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
     from cachemgr.machines.keeper import MachineStatus
@@ -32,18 +33,23 @@ LOOKS_AT_QEMU = 10
 """Every so many looks QEMU is asked, too, and not the guest's words alone."""
 CHUNK_BYTES = 1 << 20
 TOLD = "told"
+MOST_KEEPERS = 16
+"""So often what keeps a machine is begun again in one run of its job."""
+MOST_STATUS_BYTES = 16
+PR_SET_PDEATHSIG = 1
 ENDING = (signal.SIGTERM, signal.SIGINT)
 PASSED_ON = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR2, signal.SIGCONT, signal.SIGALRM)
+ALL = (*ENDING, *PASSED_ON, signal.SIGUSR1)
 
 
 class CaughtSignals:
     """Signals as they came, to be asked for when there is time."""
 
-    def __init__(self) -> None:
-        self._caught: list[int] = []
-        self.was_to_save = False
+    def __init__(self, before: Sequence[int] = ()) -> None:
+        self._caught = list(before)
+        self.was_to_save = signal.SIGUSR1 in before
         """Whether the machine was to be saved at any time."""
-        for each in (*ENDING, *PASSED_ON, signal.SIGUSR1):
+        for each in ALL:
             signal.signal(each, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -52,6 +58,76 @@ class CaughtSignals:
 
     def next(self) -> int | None:
         return self._caught.pop(0) if self._caught else None
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What a process that keeps a machine is given by the one above it."""
+
+    caught: CaughtSignals
+    is_first: bool
+    """Whether none was killed before it in this run of the job."""
+    told_fd: int
+
+    def is_over(self, status: int) -> None:
+        """The job is over with that status, whatever becomes of this process now."""
+        os.write(self.told_fd, f"{status}\n".encode())
+
+
+def kept(keep: Callable[[Keeping], int]) -> int:
+    """Have a machine kept by a process below this one, which is begun again if it is killed: it finds its
+    machine, and whether that is to be saved. One that was told to end is not: the machine goes with the job.
+
+    This process does nothing but wait, so what costs memory or fails is not here; if it is killed itself, the
+    batch system takes the job for over, and the other one ends with it.
+    """
+    told: list[int] = []
+    below, own = 0, os.getpid()
+    over_fd, told_fd = os.pipe()
+    os.set_blocking(over_fd, False)
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        told.append(number)
+        with suppress(ProcessLookupError):
+            os.kill(below, number)
+
+    for count in range(MOST_KEEPERS):
+        # None is lost while it is not known who is to have it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
+        below = os.fork()
+        if below == 0:
+            _end_with(own)
+            caught = CaughtSignals([signal.SIGUSR1] * (signal.SIGUSR1 in told))
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ALL)
+            status = keep(Keeping(caught, count == 0, told_fd))
+            # Python heeds none any more while it ends.
+            signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
+            return status
+        for each in ALL:
+            signal.signal(each, pass_on)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ALL)
+        # Its number is nobody else's until it is reaped, when no signal is passed on.
+        os.waitid(os.P_PID, below, os.WEXITED | os.WNOWAIT)
+        signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
+        status = os.waitstatus_to_exitcode(os.waitpid(below, 0)[1])
+        if status >= 0:
+            return status
+        with suppress(BlockingIOError):
+            return int(os.read(over_fd, MOST_STATUS_BYTES))
+        said = f"outrider: what keeps the machine was killed ({-status})"
+        print(said, file=sys.stderr, flush=True)  # noqa: T201 - a program's word
+        if not set(told).isdisjoint(ENDING):
+            break
+    return LOST_STATUS
+
+
+def _end_with(parent: int) -> None:
+    """Be killed when that process ends."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(LOST_STATUS)
 
 
 class Companions:

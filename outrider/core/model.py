@@ -285,6 +285,17 @@ class Reservation:
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple([placement.node for placement in self.placements]))
 
+    def without_holds(self) -> Reservation:
+        """As it is in a book. (`replace` takes three times as long, at a start with thousands.)"""
+        return Reservation(
+            workspace=self.workspace,
+            start_s=self.start_s,
+            end_s=self.end_s,
+            placements=self.placements,
+            transfers=self.transfers,
+            pieces=self.pieces,
+        )
+
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
         """When it has its nodes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +21,8 @@ class FieldKind(Generic[T]):
 
     write: Callable[[T], object]
     read: Read[T]
+    plain: tuple[type, ...] = ()
+    """JSON values of these types are the value itself: reading them needs no call."""
 
 
 def _scalar(kind: type[T]) -> FieldKind[T]:
@@ -30,7 +32,7 @@ def _scalar(kind: type[T]) -> FieldKind[T]:
             raise _wrong(name, what)
         return value
 
-    return FieldKind(lambda value: value, read)
+    return FieldKind(lambda value: value, read, (kind,))
 
 
 NUMBER = _scalar(int)
@@ -43,6 +45,7 @@ def maybe(kind: FieldKind[T]) -> FieldKind[T | None]:
     return FieldKind(
         lambda value: None if value is None else kind.write(value),
         lambda value, name, what: None if value is None else kind.read(value, name, what),
+        (*kind.plain, type(None)),
     )
 
 
@@ -57,15 +60,24 @@ def several(kind: FieldKind[T]) -> FieldKind[tuple[T, ...]]:
     return FieldKind(lambda values: [kind.write(each) for each in values], read)
 
 
-def row(*kinds: type, build: Callable[..., T]) -> FieldKind[T]:
-    """A short list whose items are of these kinds, in this order."""
+def rows(
+    *kinds: type, build: Callable[[Any], T], write: Callable[[T], Iterable[object]]
+) -> FieldKind[tuple[T, ...]]:
+    """A list of short lists whose items are of these kinds, in this order. A site may have hundreds of
+    thousands of them: they are looked at by columns."""
 
-    def read(value: object, name: str, what: str) -> T:
-        if type(value) is not list or tuple(map(type, value)) != kinds:
+    def read(value: object, name: str, what: str) -> tuple[T, ...]:
+        if type(value) is not list or not set(map(type, value)) <= {list}:
             raise _wrong(name, what)
-        return build(*value)
+        try:
+            columns = list(zip(*value, strict=True))
+        except ValueError:
+            raise _wrong(name, what) from None
+        if value and [set(map(type, column)) for column in columns] != [{kind} for kind in kinds]:
+            raise _wrong(name, what)
+        return tuple(map(build, value))
 
-    return FieldKind(lambda value: list(value), read)  # type: ignore[call-overload]
+    return FieldKind(lambda values: [list(write(each)) for each in values], read)
 
 
 def amounts(build: Callable[[Mapping[str, int]], T], items: Callable[[T], object]) -> FieldKind[T]:
@@ -96,7 +108,12 @@ def write_fields(value: object, kinds: Mapping[str, FieldKind[Any]]) -> dict[str
 def read_fields(value: object, what: str, kinds: Mapping[str, FieldKind[Any]]) -> dict[str, Any]:
     """The fields of an object, each of its kind. One more is the work of a later version."""
     fields = _fields(value, what)
-    found = {name: kind.read(fields.get(name, _NOTHING_THERE), name, what) for name, kind in kinds.items()}
+    found = {
+        name: value
+        if type(value := fields.get(name, _NOTHING_THERE)) in kind.plain
+        else kind.read(value, name, what)
+        for name, kind in kinds.items()
+    }
     if len(fields) != len(kinds):
         unknown = ", ".join(sorted(fields.keys() - kinds.keys()))
         raise TooNew(f"{what} in the store has fields unknown to this version: {unknown}; upgrade")

@@ -39,7 +39,7 @@ from outrider.store.fields import (
     maybe,
     read_fields,
     record,
-    row,
+    rows,
     several,
     write_fields,
 )
@@ -74,16 +74,10 @@ def _placement(node: str, instances: int) -> Placement:
     return Placement(node=node, instances=instances)
 
 
-def _tuple(*values: Any) -> tuple[Any, ...]:
-    return values
-
-
 _RESOURCES = amounts(Resources.from_mapping, lambda resources: dict(resources.amounts))
-_PART: FieldKind[ImagePart] = FieldKind(
-    lambda each: [each.key, each.size_bytes], row(str, int, build=_part).read
-)
+_PARTS = rows(str, int, build=lambda each: _part(*each), write=lambda each: (each.key, each.size_bytes))
 _FILE = record(_known_image, uri=TEXT, size_bytes=NUMBER, digest=TEXT)
-_LAYERED = record(_known_image, uri=TEXT, size_bytes=NUMBER, digest=TEXT, parts=several(_PART))
+_LAYERED = record(_known_image, uri=TEXT, size_bytes=NUMBER, digest=TEXT, parts=_PARTS)
 _IMAGE: FieldKind[Image] = FieldKind(_write_image, _read_image)
 _WORKSPACE = record(
     Workspace,
@@ -102,19 +96,19 @@ _HOLDS = several(
         KeptHold,
         "a hold",
         image=_IMAGE,
-        copies=several(row(str, int, build=_tuple)),
+        copies=rows(str, int, build=tuple, write=list),
         transfer=maybe(NUMBER),
         since_s=NUMBER,
     )
 )
-_PLACEMENT: FieldKind[Placement] = FieldKind(
-    lambda each: [each.node, each.instances], row(str, int, build=_placement).read
+_PLACEMENTS = rows(
+    str, int, build=lambda each: _placement(*each), write=lambda each: (each.node, each.instances)
 )
 _RESERVATION: dict[str, FieldKind[Any]] = {
     "workspace": _WORKSPACE,
     "start_s": NUMBER,
     "end_s": NUMBER,
-    "placements": several(_PLACEMENT),
+    "placements": _PLACEMENTS,
     "transfers": several(NUMBER),
     "holds": _HOLDS,
 }
@@ -135,7 +129,7 @@ _KEPT_TRANSFER: dict[str, FieldKind[Any]] = {
     "on_disk_s": NUMBER,
     "ready_s": NUMBER,
     "standing": maybe(_STANDING),
-    "unwanted": several(row(str, int, int, build=_tuple)),
+    "unwanted": rows(str, int, int, build=tuple, write=list),
 }
 _SLOT = record(NodeSlot, "a run's slot", node=TEXT, resources=_RESOURCES, start_s=NUMBER, end_s=NUMBER)
 _RUN: dict[str, FieldKind[Any]] = {
@@ -159,7 +153,7 @@ _POOL: dict[str, FieldKind[Any]] = {
     "node": TEXT,
     "lingering": several(_LINGERING),
     "leaving": several(_COPY),
-    "uses": several(row(str, int, build=_tuple)),
+    "uses": rows(str, int, build=tuple, write=list),
 }
 
 

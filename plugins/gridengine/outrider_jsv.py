@@ -40,7 +40,7 @@ NONE = "none"
 """The ticket of a managed job that has none of ours: it says that this filter has seen it."""
 # The lines that a verdict depends on; of all others nothing is kept, however long they are.
 HEARD = re.compile(
-    rb"PARAM (?:ac|ar|b|ckpt|cwd|h|q_hard|l_hard|global_l_hard|pe_name|USER|JOB_ID|t_min|t_max) "
+    rb"PARAM (?:ac|ar|b|ckpt|cwd|h|notify|q_hard|l_hard|global_l_hard|pe_name|USER|JOB_ID|t_min|t_max) "
     rb"|ENV ADD OUTRIDER(?:_TICKET|_IMAGE_WANTED|_MACHINE|_OPTIONS)? "
 )
 OF_RESERVATIONS = ("outrider_reservation", "orsv")
@@ -303,11 +303,11 @@ class Job:
             return ["ENV DEL " + MACHINE] * (MACHINE in self.environment)
         if not site.get("machines", True):
             raise Mistake("this site has no virtual machines for jobs: leave run=vm out")
-        environments = [str(each) for each in site.get("machine_environments", [])]
-        trouble = machines.obstacle(found, self.parameters, environments)
-        if trouble:
+        keys = ("machine_environments", "cluster_environments")
+        one, several = ([str(each) for each in site.get(key, [])] for key in keys)
+        if trouble := machines.obstacle(found, self.parameters, one, several):
             raise Mistake(trouble)
-        lines = machines.changes(found, self.parameters)
+        lines = machines.changes(found, self.parameters, several)
         if any(len(line.encode("utf-8", "surrogateescape")) > MOST_ANSWER_BYTES for line in lines):
             raise Mistake(f"its requests have more than {MOST_ANSWER_BYTES} bytes")
         return lines

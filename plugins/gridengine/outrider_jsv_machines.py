@@ -31,23 +31,29 @@ def contradiction(found):
     return ""
 
 
-def obstacle(found, parameters, environments):
-    """Why such a job cannot run in a machine as it was submitted; `environments` have one node."""
+def obstacle(found, parameters, environments, several):
+    """Why such a job cannot run in a machine as it was submitted; `environments` have one node, and of those
+    of `several` each node has a machine."""
     if parameters.get("b", "n") == "y":
         return "run=vm is for a script: leave out -b y"
     if "cwd" not in parameters:
         return "its working folder is copied into the machine: name one with -cwd or -wd"
-    if parameters.get("pe_name", "") not in ("", "NONE", *environments):
-        return "a job in a machine has one node: leave out -pe, or use one of " + (
-            ", ".join(environments) or "none: this site has named no environment of one node"
+    if parameters.get("pe_name", "") not in ("", "NONE", *environments, *several):
+        return "no machines run in this parallel environment: leave out -pe, or use one of " + (
+            ", ".join([*environments, *several]) or "none: this site has named no environment for machines"
         )
+    if parameters.get("pe_name") in several and found.get("preemptible") == "suspend":
+        return (
+            "machines on several nodes cannot be suspended here: write preemptible=requeue, or leave it out"
+        )
+    if parameters.get("notify", "n") == "y" or "s_rt" in [name for name, _ in _asked(parameters)]:
+        return "-notify and s_rt send USR1, by which a machine is suspended: leave them out"
     if parameters.get("ckpt", CHECKPOINT) not in ("", "NONE", CHECKPOINT):
         return "a machine is saved by a checkpoint object of its own: leave out -ckpt"
     is_array = parameters.get("t_max", "1") != "1"
     if is_array and found.get("preemptible") == "suspend":
         return "an array's machines cannot be suspended: leave out preemptible"
-    asked = [each.partition("=")[::2] for each in _requests(parameters)]
-    limited = [name for name, _ in asked if name in ADDRESSES]
+    limited = [name for name, _ in _asked(parameters) if name in ADDRESSES]
     if limited:
         return f"{limited[0]} limits QEMU itself: ask for the machine's memory with -l mem_free=2G instead"
     if memory_mib(parameters) is None:
@@ -57,15 +63,14 @@ def obstacle(found, parameters, environments):
 
 def memory_mib(parameters):
     """The guest's memory, as the job asks for it; None if no machine can have that."""
-    named = [each.partition("=")[::2] for each in _requests(parameters)]
-    found = [AMOUNT.fullmatch(text) for name, text in named if name in MEMORY]
+    found = [AMOUNT.fullmatch(text) for name, text in _asked(parameters) if name in MEMORY]
     if len(found) != 1 or found[0] is None:
         return None
     mib = int(found[0][1]) * UNITS[found[0][2]] >> 20
     return mib if LEAST_MIB <= mib <= MOST_MIB else None
 
 
-def changes(found, parameters):
+def changes(found, parameters, several):
     """The lines of the answer that put its script into a machine, with QEMU's own memory beside."""
     memory = memory_mib(parameters)
     boot = f",boot={found['boot']}" if "boot" in found else ""
@@ -78,12 +83,12 @@ def changes(found, parameters):
         ]
         if given != asked:
             lines.append(f"PARAM {name} {','.join(given)}")
-    if parameters.get("t_max", "1") == "1":
+    if parameters.get("t_max", "1") == "1" and parameters.get("pe_name") not in several:
         lines.append(f"PARAM ckpt {CHECKPOINT}")
     return lines
 
 
-def _requests(parameters):
-    return [
-        each for name in ("l_hard", "global_l_hard") for each in parameters.get(name, "").split(",") if each
-    ]
+def _asked(parameters):
+    """What it asks for, by its name."""
+    named = [parameters.get(name, "") for name in ("l_hard", "global_l_hard")]
+    return [each.partition("=")[::2] for text in named for each in text.split(",") if each]

@@ -53,7 +53,7 @@ def _shown(asked: argparse.Namespace) -> int:
     plot = BRIEF if asked.brief else FULL
     _say(prose(INTRODUCTION))
     began_s = clock.monotonic_s()
-    with staged(os.environ, plot.image_bytes, is_kept=asked.keep) as stage:
+    with staged(os.environ, plot.image_bytes, is_kept=asked.keep, has_machine=plot.has_machine) as stage:
         took_s = clock.monotonic_s() - began_s
         version = stage.cluster.version
         _say(f"\nSlurm {version} and Outrider run on head and n[1-{NODES}] after {took_s:.0f} s.")

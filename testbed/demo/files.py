@@ -20,6 +20,15 @@ WITH_IMAGE = """#!/bin/sh
 srun --quiet sh -c '
     test -w "$OUTRIDER_IMAGE" && date +"%T.%3N  the image is on $SLURMD_NODENAME: $OUTRIDER_IMAGE"'
 """
+COUNTS_TO = 45
+IN_MACHINE = f"""#!/bin/sh
+#SBATCH --time=10 --mem=96
+#OUTRIDER image: {ADDRESS}/guest.qcow2
+#OUTRIDER run: vm
+#OUTRIDER boot: debian
+#OUTRIDER preemptible: suspend
+i=0; while [ $i -lt {COUNTS_TO} ]; do i=$((i + 1)); printf '%d ' $i; sleep 1; done
+"""
 WORKSPACE = f"""version: 1
 metadata:
   name: {{name}}

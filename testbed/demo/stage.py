@@ -16,6 +16,7 @@ from outrider.cli.errors import CommandError
 from outrider.service.answers import JobDetails, ReservationDetails
 from outrider_client.reading import read
 from testbed.demo import janitor, measured
+from testbed.demo.guest import NOT_SHOWN, give_guest, provided_guest
 from testbed.records import TestbedError
 from testbed.site import NODE_DAEMON, SERVICE, OutriderSite, site_cluster
 from testbed.slurm import HEAD, IMAGES, IMAGES_FOLDER
@@ -24,10 +25,14 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator, Mapping
 
+    from testbed.linux_guest import LinuxGuest
     from testbed.slurm import SlurmCluster
 
 NODES = 4
 RATE_BITS_PER_S = 100_000_000
+# A job that was sent back waits so long at most.
+SLURM_CONF = ("AuthInfo=cred_expire=10",)
+JOBS = {"machines": True, "preemptible": True, "requeue_margin": "5s", "saving_rate": "200MB"}
 LINK_BYTES_PER_S = 11_500_000
 """What the links carry of content, with headers and other talk beside it."""
 USER = "ada"
@@ -43,7 +48,7 @@ class NoStageError(Exception):
 
 @contextmanager
 def staged(
-    environment: Mapping[str, str], image_bytes: Mapping[str, int], *, is_kept: bool
+    environment: Mapping[str, str], image_bytes: Mapping[str, int], *, is_kept: bool, has_machine: bool
 ) -> Iterator[DemoCluster]:
     """The stage, ready; whatever happens, nothing of it stays unless it is to be kept.
 
@@ -53,11 +58,11 @@ def staged(
     # What modules of the testbed write for a moment has to go with the rest.
     tempfile.tempdir = str(folder)
     watcher = janitor.begin(folder)
-    cluster = site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S)
+    cluster = site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S, slurm_conf_lines=SLURM_CONF)
     stage = DemoCluster(cluster, environment)
     with ended_in_order(lambda: _end(cluster, watcher, folder, is_kept=is_kept)):
         try:
-            stage.begin(image_bytes)
+            stage.begin(image_bytes, provided_guest(folder) if has_machine else NOT_SHOWN)
         except TestbedError as error:
             raise NoStageError(str(error)) from error
         try:
@@ -72,12 +77,18 @@ class DemoCluster:
 
     def __init__(self, cluster: SlurmCluster, environment: Mapping[str, str]) -> None:
         self.cluster = cluster
-        self.site = OutriderSite(cluster, link_bytes_per_s=LINK_BYTES_PER_S)
+        self.site = OutriderSite(cluster, link_bytes_per_s=LINK_BYTES_PER_S, settings={"jobs": JOBS})
+        self.no_machine = ""
+        """Why no job can run in a virtual machine here; empty if one can."""
         self._terminal = {name: environment[name] for name in TERMINAL if name in environment}
 
-    def begin(self, image_bytes: Mapping[str, int]) -> None:
+    def begin(self, image_bytes: Mapping[str, int], guest: LinuxGuest | str) -> None:
         self.cluster.up()
         self.site.install()
+        if isinstance(guest, str):
+            self.no_machine = guest
+        else:
+            give_guest(self.cluster, guest)
         for name, size_bytes in image_bytes.items():
             image = self.site.image(f"{name}.qcow2", size_bytes)
             digest = image.digest.partition(":")[2]

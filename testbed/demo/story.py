@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from outrider.cli.errors import BrokenError, RefusedError
 from testbed.demo import files
+from testbed.demo.machine import CountingMachine
 from testbed.demo.measured import ComparedJob, MeasuredStart, start_of, table
 from testbed.demo.stage import NODES, RATE_BITS_PER_S
 
@@ -35,20 +36,24 @@ class DemoTimes:
     image_bytes: Mapping[str, int]
     duration: str
     too_soon_in_s: int
+    has_machine: bool
+    """Whether a job in a virtual machine is shown, too."""
     reserved: tuple[tuple[str, int], ...]
     """The images of reservations, in the order in which they are asked for, and when they start."""
 
 
 FULL = DemoTimes(
-    image_bytes={"render": 60_000_000, "train": 90_000_000, "solve": 48_000_000},
+    image_bytes={"render": 60_000_000, "train": 90_000_000, "solve": 48_000_000, "guest": 1_000_000},
     duration="10s",
     too_soon_in_s=6,
-    reserved=(("train", 28), ("solve", 22)),
+    has_machine=True,
+    reserved=(("train", 36), ("solve", 32)),
 )
 BRIEF = DemoTimes(
     image_bytes={"render": 16_000_000, "train": 24_000_000},
     duration="8s",
     too_soon_in_s=3,
+    has_machine=False,
     reserved=(("train", 11),),
 )
 
@@ -64,6 +69,7 @@ class ClusterDemo:
         self._jobs: dict[str, str] = {}
         self._usual: dict[str, MeasuredStart] = {}
         self._ours: dict[str, MeasuredStart] = {}
+        self._machine = CountingMachine(stage, screen, self._await)
 
     def tell(self) -> None:
         self._open()
@@ -75,6 +81,8 @@ class ClusterDemo:
         )
         self._cold()
         self._warm()
+        if self._plot.has_machine:
+            self._machine.begin(lambda: self._submitted("sbatch count.sh"))
         self._refused()
         names = self._reserve()
         self._arrive()
@@ -83,6 +91,7 @@ class ClusterDemo:
         self._screen.part("The same jobs once more as usual, for comparison")
         for row, image in (("render, again", "render"), *((f"{each}, reserved", each) for each in names)):
             self._fetch(row, image)
+        self._machine.finish()
         self._screen.part("What it was good for")
         rows = [ComparedJob(name=each, usual=self._usual[each], ours=self._ours[each]) for each in self._ours]
         self._screen.print(f"\n{table(rows)}")
@@ -155,6 +164,7 @@ class ClusterDemo:
     def _run_in(self, names: Mapping[str, str]) -> None:
         self._screen.part("The reservations begin, and their jobs with them")
         self._screen.run("outrider timeline --until now+1minute")
+        self._machine.is_told()
         self._screen.run("squeue")
         due_ms = {image: self._stage.due_ms(name) for image, name in names.items()}
         job = ""
@@ -162,6 +172,7 @@ class ClusterDemo:
             job = self._jobs[names[image]]
             self._finish(job)
             self._ours[f"{image}, reserved"] = self._start(job, image, 0, due_ms[image])
+            self._machine.is_away()
         self._instances(job)
 
     def _receipts(self, names: Mapping[str, str]) -> None:

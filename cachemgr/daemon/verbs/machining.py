@@ -6,7 +6,7 @@ import json
 import os
 
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool
-from cachemgr.daemon.verbs import access
+from cachemgr.daemon.verbs import access, quota
 from cachemgr.machines.batch import arrivals, kept
 from cachemgr.machines.batch.moving import ARRIVE, DROP, DROPPED, STEPS
 from cachemgr.machines.keeper import PROGRAM
@@ -16,6 +16,7 @@ from cachemgr.protocol import (
     Discarded,
     ListedMachines,
     MachineFacts,
+    MachineRoom,
     MovedMachine,
     MoveRequest,
     NoFields,
@@ -45,8 +46,24 @@ def machines(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Mac
         accelerator=found.accelerator,
         reason=found.reason,
         processor=found.processor,
-        free_bytes=disk.free_bytes(node.pool.layout.root),
+        free_bytes=_room(node).free_bytes,
     )
+
+
+def machine_room(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> MachineRoom:
+    """What a job's machine may take of the disk, as everybody may ask who is about to make one."""
+    request.read(NoFields)
+    return _room(node)
+
+
+def _room(node: NodeContext) -> MachineRoom:
+    """A pool on the same file system has a right to what is promised and held there, and is not here yet."""
+    free_bytes, promised_bytes = node.pool.disk.free_bytes(kept.FOLDER), 0
+    if os.stat(kept.FOLDER).st_dev == os.stat(node.pool.layout.root).st_dev:
+        found = quota.account_of(node)
+        wanted_bytes = min(found.limit_bytes, found.promised_bytes + found.others_bytes)
+        promised_bytes = max(0, wanted_bytes - node.pool.index.used_bytes())
+    return MachineRoom(free_bytes=max(0, free_bytes - promised_bytes), promised_bytes=promised_bytes)
 
 
 def kept_machines(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedMachines:

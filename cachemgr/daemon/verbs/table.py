@@ -40,6 +40,7 @@ VERBS: dict[str, Verb] = {
     "stats": looking.stats,
     "metrics": looking.metrics,
     "machines": machining.machines,
+    "machine-room": machining.machine_room,
     "kept-machines": machining.kept_machines,
     "discard": machining.discard,
     "move-machine": machining.move_machine,

@@ -20,7 +20,7 @@ from contextlib import suppress
 
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import BadRequest, CacheError, Unsuitable
-from cachemgr.machines.batch.lines import LinesIn, write_line
+from cachemgr.machines.batch.steps.lines import LinesIn, write_line
 from cachemgr.machines.guest import channel
 from cachemgr.machines.network.frames import KEY_BYTES
 from cachemgr.machines.network.place import MOST_INSTANCES, places

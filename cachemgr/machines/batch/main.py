@@ -2,6 +2,7 @@
 
     machine run=vm,memory=512,boot=debian SCRIPT ARGUMENT …
     machine member                          one of the other machines of a job of several nodes
+    machine tasks NODE:SLOTS,… PROGRAM …    a program on each of its other nodes, where there is no srun
     machine tidy JOB                        as the epilog calls it, with the user's rights
     machine console JOB                     the console of its guest
     machine ssh JOB COMMAND …               a shell in its guest, or a command there
@@ -22,7 +23,7 @@ import re
 import stat
 import sys
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from cachemgr.base.disk import RealDisk, replace_file
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
@@ -46,12 +47,14 @@ from cachemgr.machines.batch.moving import (
 )
 from cachemgr.machines.batch.options import WrappedScript, WrapperOptions, read_script, understood
 from cachemgr.machines.batch.remains import continued, end_machine, remove_machine
+from cachemgr.machines.batch.steps.tasks import TASKS, run_tasks
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
 from cachemgr.machines.machine import Machine
 from cachemgr.machines.qemu.process import BUSY
 from cachemgr.machines.record import has_record, read_record
-from cachemgr.machines.running import SUSPENDED_STATUS, CaughtSignals, run
+from cachemgr.machines.running import ENDING, SUSPENDED_STATUS, CaughtSignals, Keeping, kept, run
+from cachemgr.machines.troubles import check_room
 from cachemgr.machines.wish import MachineDisk, MachineJob, MachineWish
 
 TYPE_CHECKING = False
@@ -74,7 +77,9 @@ TRIES = 12
 PAUSE_S = 5.0
 KEY = re.compile(r"[0-9]{1,10}(-[0-9]{1,10})?")
 NOT_FOR_GUESTS = re.compile(r"LD_.*|PYTHON.*|OUTRIDER_(IMAGE|MACHINES?|TICKET)|TMPDIR|TMP|BASH_FUNC_.*")
-NODES = re.compile(r"SLURM_(JOB_|STEP_)?NODELIST|SLURM_NNODES|SLURM_TASKS_PER_NODE|SLURM_JOB_CPUS_PER_NODE")
+NODES = re.compile(
+    r"SLURM_(JOB_|STEP_)?NODELIST|SLURM_NNODES|SLURM_TASKS_PER_NODE|SLURM_JOB_CPUS_PER_NODE|PE_HOSTFILE"
+)
 """From these a program such as mpirun would learn of the nodes, and not of the machines on them."""
 
 
@@ -90,6 +95,8 @@ def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
             return discard(arguments[1], site or real_site(os.uname().nodename, PROGRAM))
         if len(arguments) == 3 and arguments[0] == MOVE and arguments[1] in STEPS:
             return move(arguments[1], _key(arguments[2]), site or real_site(os.uname().nodename, PROGRAM))
+        if len(arguments) > 2 and arguments[0] == TASKS:
+            return run_tasks(arguments[1], arguments[2:])
         if list(arguments) == [MEMBER]:
             return _member(os.environ, site or real_site(os.uname().nodename, PROGRAM))
         return _main(arguments, os.environ, site or real_site(os.uname().nodename, PROGRAM))
@@ -99,17 +106,37 @@ def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
 
 
 def _main(arguments: Sequence[str], environment: Mapping[str, str], site: MachineSite) -> int:
-    options, script, rest = understood(arguments, environment)
     job = job_here(environment)
-    caught = CaughtSignals()
+    ended = SavedMark(environment.get("HOME", ""), job.key).take_end()
+    if ended is not None and job.attempt > 0:
+        return ended
+    options, script, rest = understood(arguments, environment)
+    wrapped = read_script(_read(script), options, job.nodes)
+
+    def keep(given: Keeping | None) -> int:
+        return _keep(job, options, wrapped, rest, environment, site, given)
+
+    # Of several machines the other keepers end with this one, and so does the job.
+    return kept(keep) if job.nodes == 1 else keep(None)
+
+
+def _keep(
+    job: BatchJob,
+    options: WrapperOptions,
+    wrapped: WrappedScript,
+    rest: Sequence[str],
+    environment: Mapping[str, str],
+    site: MachineSite,
+    given: Keeping | None,
+) -> int:
+    caught = CaughtSignals() if given is None else given.caught
+    if given is not None and not given.is_first:
+        # What is lost in the middle of a run does not begin anew in it.
+        job = replace(job, attempt=0)
     folder = _folder(job.key)
     make_private(os.path.dirname(folder))
     machine = Machine(folder, site)
     mark = SavedMark(environment.get("HOME", ""), job.key)
-    ended = mark.take_end()
-    if ended is not None and job.attempt > 0:
-        return ended
-    wrapped = read_script(_read(script), options, job.nodes)
     first = wrapped.instances[0]
     path = environment.get("OUTRIDER_IMAGE", "")
     images = job_images(site.disk, job.key, path, first.image, wrapped.data)
@@ -124,6 +151,10 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
             return _given_back(job, site, caught)
         _remove_forgotten(machine, job)
         wish = _wish(job, options, wrapped, images, rest, environment)
+    if record is not None and record.state == states.SUSPENDED and caught.was_to_save:
+        # Whoever has saved it was killed before it could say so.
+        mark.write(machine.place)
+        return _given_back(job, site, caught)
     others = _others(machine, job, options, wrapped, wish, token)
     try:
         status = run(machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove, others=others)
@@ -133,6 +164,8 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
     if status == SUSPENDED_STATUS:
         mark.write(machine.place)
         return _given_back(job, site, caught)
+    if given is not None:
+        given.is_over(status)
     mark.remove()
     if job.comes_back and caught.was_to_save:
         # It could not be saved, and has run to its end: it is not to begin anew.
@@ -279,6 +312,7 @@ def _wish(
     arguments: Sequence[str],
     environment: Mapping[str, str],
 ) -> MachineWish:
+    check_room(options.scratch)
     boot: BootFiles = boot_files(options.boot)
     has_network = job.nodes > 1 or options.is_interactive or options.roles > 0
     folder, first, image = os.getcwd(), wrapped.instances[0], images.root
@@ -342,7 +376,7 @@ def _given_back(job: BatchJob, site: MachineSite, caught: CaughtSignals) -> int:
         if job.give_back():
             return 0 if job.ends_well else SUSPENDED_STATUS
         site.clock.sleep(PAUSE_S)
-        if caught.next() is not None:
+        if caught.next() in ENDING:
             break
     return SUSPENDED_STATUS
 

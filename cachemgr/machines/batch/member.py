@@ -28,14 +28,15 @@ from cachemgr.machines.batch.leading import (
     SAVED,
     SUSPEND,
 )
-from cachemgr.machines.batch.lines import LinesIn, write_line
 from cachemgr.machines.batch.options import JobInstance, read_options
 from cachemgr.machines.batch.remains import continued, end_machine
+from cachemgr.machines.batch.steps.lines import LinesIn, write_line
 from cachemgr.machines.guest import channel
 from cachemgr.machines.guest.readiness import Readiness
 from cachemgr.machines.network.place import ClusterPlace
 from cachemgr.machines.network.switch import SwitchPlan, SwitchProcess
 from cachemgr.machines.running import CaughtSignals, JobOutput
+from cachemgr.machines.troubles import check_room
 from cachemgr.machines.wish import MachineDisk, MachineJob, MachineWish
 
 TYPE_CHECKING = False
@@ -75,6 +76,7 @@ def member(machine: Machine, job: BatchJob, environment: Mapping[str, str]) -> i
         else:
             # What there is was left by an earlier run, whose others are gone.
             end_machine(machine)
+            check_room(options.scratch)
         wish = _wish(job, options, images, wanted)
         machine.make_folder()
         switch = SwitchProcess(

@@ -15,6 +15,13 @@ class MachineFacts(ProtocolMessage):
     free_bytes: int
 
 
+class MachineRoom(ProtocolMessage):
+    """What machines may take of the disk on which they are kept, and what of it is promised to images."""
+
+    free_bytes: int
+    promised_bytes: int
+
+
 class ListedMachines(ProtocolMessage):
     """Of which jobs (`job-17`) there are machines here, and how far each is (`1000 2 worker1 10.211.0.2
     runs`: whose it is, its number, its name, its address and a word; empty if nobody knows)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from cachemgr.base.errors import CacheError, WrongBytes
+from cachemgr.base.errors import CacheError, NotInPool, WrongBytes
 from cachemgr.machines import states
 from cachemgr.machines.batch.image import ROOT
 from cachemgr.machines.qemu.process import BUSY
@@ -25,19 +25,24 @@ def continued(machine: Machine, job: BatchJob, images: JobImages) -> MachineReco
     """The machine that is here already, with its images where they are now; None if it begins anew.
 
     A machine that was lost, with the node or by a kill, begins anew when the batch system has
-    started its job once more: that is what its user has agreed to. One of several goes on only from where
-    all of them were suspended: its others are gone.
+    started its job once more: that is what its user has agreed to. So does one that was told to end, as
+    the batch system does when it sends the job back. One of several goes on only from where all of them
+    were suspended: its others are gone.
     """
     if not has_record(machine.site.disk, machine.folder):
         return None
-    machine.status()
-    if not has_record(machine.site.disk, machine.folder):
+    try:
+        machine.status()
+    except NotInPool:
+        # Nothing of it had run.
         return None
     record = read_record(machine.site.disk, machine.folder)
     if record.state == states.MOVED:
         # It goes on elsewhere, or is about to: here it never begins anew.
         return None
-    if record.state == states.LOST and job.attempt > 0:
+    # Only of one that did not end by itself it is said why it has ended.
+    was_ended = record.state == states.ENDED and bool(record.reason)
+    if (record.state == states.LOST or was_ended) and job.attempt > 0:
         machine.remove()
         return None
     if job.nodes > 1 and not (record.state == states.SUSPENDED and record.together):

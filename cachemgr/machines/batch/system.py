@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 
 from cachemgr.base.errors import BadRequest
+from cachemgr.machines.batch.kept import PROGRAM
+from cachemgr.machines.batch.steps.tasks import MEMBER_VARIABLE, TASKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ASK_S = 10
+MOST_HOSTS_BYTES = 1 << 20
 IN_ERROR = 100
 """A job that ends with it is in Grid Engine's error state, until somebody clears that."""
 
@@ -110,13 +114,31 @@ def _of_grid_engine(environment: Mapping[str, str]) -> BatchJob:
     it has to end in Grid Engine's error state, lest it start there again and again."""
     task = environment["SGE_TASK_ID"]
     key = _number(environment["JOB_ID"]) + (f"-{task}" if task.isdigit() else "")
+    member, _, slots = environment.get(MEMBER_VARIABLE, "").partition(":")
+    (_, first_slots), *others = _hosts(environment.get("PE_HOSTFILE", "")) or [
+        ("", slots or environment.get("NSLOTS", "1"))
+    ]
     return BatchJob(
         key=key,
-        cpus=_count(environment.get("NSLOTS", "1")),
+        cpus=_count(first_slots),
         attempt=_count(environment.get("RESTARTED", "0")),
         elsewhere_status=IN_ERROR,
-        comes_back=True,
+        comes_back=not others,
+        nodes=1 + len(others),
+        member=_count(member),
+        others_step=(PROGRAM, TASKS, ",".join(f"{host}:{count}" for host, count in others)),
     )
+
+
+def _hosts(path: str) -> list[tuple[str, str]]:
+    """A job's nodes and how many slots it has on each, the first one's before others'."""
+    found: dict[str, int] = {}
+    with suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
+        for line in file.read(MOST_HOSTS_BYTES).splitlines():
+            host, slots, *_ = [*line.split(), "", ""]
+            if host:
+                found[host] = found.get(host, 0) + _count(slots)
+    return [(host, str(slots)) for host, slots in found.items()]
 
 
 def _number(text: str) -> str:

@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 from cachemgr.base.errors import Unsuitable
 from cachemgr.instances.formats import HEAD_BYTES, detect
 from cachemgr.instances.qcow2 import inspect_qcow2, overlay
+from cachemgr.machines.wish import MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +56,11 @@ def virtual_bytes(disk: Disk, wanted: MachineDisk) -> int:
 
 
 def make_layers(disk: Disk, wish: MachineWish, folder: str, generation: int, first: int = 1) -> None:
-    """Empty layers of this generation; what an attempt that died has left of them is thrown away."""
+    """Empty layers of this generation; what an attempt that died has left of them is thrown away.
+
+    A disk that is made for this machine has all of its room from its first layer on: it is lacking at once,
+    or not at all. What the guest writes again after it was saved goes to a layer above, and takes more.
+    """
     for each in wish.writable:
         path = f"{folder}/{layer_name(each.name, generation)}"
         with suppress(FileNotFoundError):
@@ -66,6 +71,13 @@ def make_layers(disk: Disk, wish: MachineWish, folder: str, generation: int, fir
         with closing(disk.create(path, 0o600)) as handle:
             for offset, data in overlay(below, kind, virtual_bytes(disk, each)):
                 handle.write_at(offset, data)
+            if each.path is None and generation == first == 1:
+                handle.reserve(reserved_bytes(each))
+
+
+def reserved_bytes(disk: MachineDisk) -> int:
+    """What an empty disk takes when its guest has written all of it, tables included."""
+    return 0 if disk.size_bytes is None else disk.size_bytes + disk.size_bytes // 1024 + MIB
 
 
 def remove_layers(disk: Disk, wish: MachineWish, folder: str, generations: Iterable[int]) -> None:

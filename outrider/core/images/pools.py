@@ -271,11 +271,12 @@ class Pools:
         self._added = max(self._added, max(taken, default=0))
 
     def fill(self, lives: Iterable[tuple[int, Life]]) -> None:
-        """Put back lives that were there before a restart, in the order of their numbers."""
+        """Put back lives of before a restart, in the order of their numbers, each used once by each user."""
         where: dict[str, list[int]] = {}
         for node, life in lives:
             key, pool = life.image.key, self.pools[node]
             pool.lives.setdefault(key, []).append(life)
+            pool.uses[key] = pool.uses.get(key, 0) + len(life.users)
             pool.promised_bytes += life.image.size_bytes
             where.setdefault(key, []).append(node)
             self._added = life.number

@@ -78,15 +78,20 @@ class BusyForecast:
                 del on[node][name]
         for each in taken:
             for node in each.nodes:
-                on.setdefault(node, {})[name] = each
+                known = on.get(node)
+                if known is None:
+                    on[node] = {name: each}
+                else:
+                    known[name] = each
         if taken:
             self._known[name] = taken
         else:
             del self._known[name]
         self._list_edges(name, before, taken)
         nodes = set[int]().union(*(each.nodes for each in (*before, *taken)))
-        for node in nodes:
-            self._known_rows.pop(node, None)
+        if self._known_rows:
+            for node in nodes:
+                self._known_rows.pop(node, None)
         self._change(nodes)
 
     def take(self, taken: Taken) -> None:
@@ -173,7 +178,7 @@ class BusyForecast:
 
     def _change(self, nodes: Iterable[int]) -> None:
         self._changed.update(nodes)
-        for node in nodes:
+        for node in nodes if self._rows else ():
             self._rows.pop(node, None)
         for each in self._openings.values():
             each.stale(nodes)

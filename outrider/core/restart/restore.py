@@ -7,7 +7,7 @@ late: a promise is met or reported, never dropped in silence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from outrider.core.images.pools import Life, Pools
@@ -136,15 +136,17 @@ class _Shelf:
     def hold(self, user: str, holds: Iterable[KeptHold], until_s: int) -> list[tuple[int, Life]]:
         """The copies that `user` needs until then."""
         held: list[tuple[int, Life]] = []
+        found, number_of = self._found, self._number_of
         for hold in holds:
-            transfer = None if hold.transfer is None else self._transfers[hold.transfer]
+            make = _maker(hold, None if hold.transfer is None else self._transfers[hold.transfer])
             for name, number in hold.copies:
-                copy = self._found.get(number)
+                copy = found.get(number)
                 if copy is None:
-                    copy = self._found[number] = (self._number_of[name], _life(hold, number, transfer))
+                    copy = found[number] = number_of[name], make(number)
                 life = copy[1]
                 life.users[user] = until_s
-                life.expires_s = max(life.expires_s, until_s)
+                if until_s > life.expires_s:
+                    life.expires_s = until_s
                 held.append(copy)
         return held
 
@@ -157,7 +159,7 @@ class _Shelf:
         for name, number, until_s in kept.unwanted:
             if kept.standing is not None and name in self._number_of and number not in self._found:
                 hold = KeptHold(image=kept.transfer.image, copies=(), transfer=kept.transfer.number)
-                life = _life(hold, number, kept)
+                life = _maker(hold, kept)(number)
                 life.expires_s = until_s
                 self._found[number] = (self._number_of[name], life)
 
@@ -177,14 +179,12 @@ class _Shelf:
                 life = Life(left.image, left.ready_s, left.ready_s, left.expires_s, number=left.number)
                 self._found.setdefault(left.number, (self._number_of[name], life))
         arriving: dict[int, list[tuple[int, Life]]] = {}
-        for number in sorted(self._found):
-            copy = self._found[number]
-            node, life = copy
-            uses = pools.pools[node].uses
-            uses[life.image.key] = uses.get(life.image.key, 0) + len(life.users)
-            if life.transfer is not None:
-                arriving.setdefault(life.transfer, []).append(copy)
-        pools.fill(self._found[number] for number in sorted(self._found))
+        copies = [self._found[number] for number in sorted(self._found)]
+        for copy in copies:
+            transfer = copy[1].transfer
+            if transfer is not None:
+                arriving.setdefault(transfer, []).append(copy)
+        pools.fill(copies)
         for number, lives in sorted(arriving.items()):
             book.carry(number, lives)
             if lives[0][1].is_firm:
@@ -196,22 +196,17 @@ class _Shelf:
                 pools.keep(node, entry)
 
 
-def _life(hold: KeptHold, number: int, kept: KeptTransfer | None) -> Life:
-    """A copy as it was, but for its users."""
+def _maker(hold: KeptHold, kept: KeptTransfer | None) -> Callable[[int], Life]:
+    """Makes a hold's copies, by their numbers, as they were but for their users; until these are known each
+    expires as soon as it is there."""
+    image = hold.image
     if kept is None:
-        return Life(hold.image, hold.since_s, hold.since_s, hold.since_s, number=number)
+        since_s = hold.since_s
+        return lambda number: Life(image, since_s, since_s, since_s, number=number)
+    from_s, ready_s = kept.on_disk_s, kept.ready_s
     is_firm = kept.transfer.deadline_s is None
-    is_done = kept.standing is None
-    return Life(
-        hold.image,
-        kept.on_disk_s,
-        kept.ready_s,
-        # Until its users are known.
-        kept.on_disk_s,
-        transfer=None if is_done else kept.transfer.number,
-        is_firm=is_firm,
-        number=number,
-    )
+    transfer = None if kept.standing is None else kept.transfer.number
+    return lambda number: Life(image, from_s, ready_s, from_s, {}, transfer, is_firm, number)
 
 
 def _needed(book: Book, kept: KeptTransfer) -> TransferStanding | None:
@@ -319,7 +314,7 @@ def _leases(book: Book, reservation: Reservation) -> list[Lease]:
 
 
 def _enter(book: Book, kept: Reservation, shelf: _Shelf) -> None:
-    reservation = replace(kept, holds=())
+    reservation = kept.without_holds()
     name, number_of = reservation.workspace.name, book.timeline.number_of
     book.entries[name] = BookEntry(
         reservation,

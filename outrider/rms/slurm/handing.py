@@ -12,6 +12,9 @@ from outrider.rms.slurm.records import MOST_COMMENT, JobRecord, carried
 
 FAR_S = 365 * 86_400
 """How far away a job's begin is put that has to wait for us."""
+FORGETS_S = 2
+"""So much later than Slurm would a job that was sent back starts: slurmd (22.05) runs no prolog for one whose
+earlier start it has not forgotten, and forgets none within 2 s of the last time that it did so."""
 SHELL = "#!/bin/sh\nexec "
 _KNOWN = ("cpus", "memory_mib", "gpus")
 MOST_SCRIPT = 1 << 20

@@ -74,6 +74,8 @@ class SlurmJob:
     """Jobs that have to end before: of a job that is held Slurm does not look whether they have."""
     is_batch: bool = False
     """Whether it has a script, as what can be requeued has."""
+    has_run: bool = False
+    """Whether it was sent back to the queue."""
 
 
 def jobs_in(data: bytes, now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
@@ -183,6 +185,7 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
         is_blocked=text(row, "state_reason") in BLOCKED or (state is JobState.HELD and known.begin_s > now_s),
         waits_for=_waits_for(text(row, "dependency")),
         is_batch=row.get("batch_flag") in (True, 1),
+        has_run=(number(row, "restart_cnt") or 0) > 0,
     )
 
 

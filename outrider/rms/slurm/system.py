@@ -20,7 +20,7 @@ from outrider.rms.slurm.asking import Standing, check_not_over, check_run, stand
 from outrider.rms.slurm.booking import Booking
 from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.fields import BadField, shares_in
-from outrider.rms.slurm.handing import FAR_S, arguments, expected, record_for, script_of, size_of
+from outrider.rms.slurm.handing import FAR_S, FORGETS_S, arguments, expected, record_for, script_of, size_of
 from outrider.rms.slurm.jobs import HELD_BEGIN_S, SlurmJob
 from outrider.rms.slurm.placing import led
 from outrider.rms.slurm.records import (
@@ -374,7 +374,7 @@ class SlurmSystem:
         is_held_by_begin = known.is_held_by_us and known.eligible_s >= now_s + HELD_BEGIN_S
         if not is_held_by_begin and not known.record.is_expected and known.eligible_s > now_s:
             # The user's own, or Slurm's: a node takes the same job again only after a while.
-            begin_s = known.eligible_s
+            begin_s = known.eligible_s + (FORGETS_S if known.has_run else 0)
         record = replace(known.record, sentence=reason, is_held=True, begin_s=begin_s)
         try:
             self._write(found, known, record, *parts, f"StartTime=uts{now_s + FAR_S}")

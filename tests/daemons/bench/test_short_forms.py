@@ -19,6 +19,7 @@ from tests.repository import ROOT
 # Imported by others, or run by them.
 PARTS = (
     "frame",
+    "machines_start",
     "relay_node",
     "relay_torrent",
     "run",

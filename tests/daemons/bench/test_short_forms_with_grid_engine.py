@@ -19,6 +19,9 @@ from tests.daemons.bench.forms import measured
             "beside the scheduler's own cycle",
             marks=pytest.mark.long,
         ),
+        pytest.param(
+            "machine_story", ("--on", "gridengine"), "every promise was kept", marks=pytest.mark.long
+        ),
         pytest.param("physical", ("--only", "III/pool"), "III/pool", marks=pytest.mark.long),
     ],
 )

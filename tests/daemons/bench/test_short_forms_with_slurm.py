@@ -16,6 +16,7 @@ from tests.daemons.bench.forms import measured
         ("slurm_start", "a warm job's first line comes"),
         pytest.param("burst_start", "beside the scheduler's own cycle", marks=pytest.mark.long),
         pytest.param("slurm_naive", "Outrider, reservation", marks=pytest.mark.long),
+        pytest.param("machine_story", "every promise was kept", marks=pytest.mark.long),
         pytest.param("consolidation", "consolidated to static", marks=pytest.mark.long),
         pytest.param("slurm_scale", "events of the desk took longer than 1 s", marks=pytest.mark.long),
     ],

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
-from tests.daemons.demo.conftest import Shown, output_of
+import pytest
+
+from cachemgr.machines.keeper import PROGRAM
+from tests.daemons.demo.conftest import Shown, left_behind, output_of, start_on_slurm
+from tests.daemons.testbed.clusters import needs_slurm
 from tests.repository import ROOT
 
 SECONDS, BYTES = r" +(\d+\.\d\d) s", r" +(\d+(?:\.\d)? \w+)"
+MOST_WHOLE_S = 600
 ROW = re.compile(rf"^(\w+(?:, \w+)?){SECONDS}{SECONDS}{BYTES}{SECONDS}{SECONDS}{BYTES}$", re.MULTILINE)
 
 
@@ -74,3 +81,24 @@ def test_readme_shows_what_the_demo_shows(brief_on_slurm: Shown) -> None:
 
     assert len(lines) > 20
     assert [line for line in lines if line not in real] == []
+
+
+@pytest.mark.long
+def test_machine_is_saved_for_a_reservation_and_counts_on(installed: Path, temporary: Path) -> None:
+    """The whole demo, since its short form leaves the machine out."""
+    needs_slurm()
+    if not os.path.exists(PROGRAM) and "CI" not in os.environ:
+        pytest.skip(f"needs {PROGRAM}: make tools")
+    process = start_on_slurm(installed, temporary)
+    out, err = process.communicate(timeout=MOST_WHOLE_S)
+    whole = Shown(code=process.returncode, out=out, err=err, left=left_behind(temporary))
+    counted = [output_of(whole, "cat slurm-4.out", number).split() for number in (0, 1)]
+    saved_at = re.search(r"^It was saved at (\d+), its node was a reservation's", out, re.MULTILINE)
+
+    assert (whole.code, whole.err, whole.left) == (0, "", []), out
+    assert "job 4 is running: it yields to reservation solve-" in output_of(whole, "outrider show 4")
+    assert "count.sh PENDING" in output_of(whole, "squeue --jobs=4")
+    assert counted[0] == [str(number) for number in range(1, len(counted[0]) + 1)]
+    assert counted[1] == [str(number) for number in range(1, 46)]
+    assert saved_at is not None
+    assert len(counted[0]) <= int(saved_at[1]) < 45

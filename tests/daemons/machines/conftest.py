@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cachemgr.machines.keeper import PROGRAM
+from testbed.linux_guest import LinuxGuest, linux_guest
 from tests.daemons.machines.counter import make_disk
 from tests.daemons.machines.engine import MIB, Engine
-from tests.daemons.machines.linux_guest import LinuxGuest, linux_guest
 
 NEEDED = (PROGRAM, "/usr/bin/as", "/usr/bin/ld")
 

@@ -15,17 +15,25 @@ import tempfile
 import zlib
 from pathlib import Path
 
-from tests.daemons.machines.linux_guest import linux_guest
+from testbed.linux_guest import linux_guest
 
 PACKAGES = ("mpich", "libmpich-dev")
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 PROGRAMS = ("mpiexec.hydra", "hydra_pmi_proxy")
-# Each rank adds its number, from 1 on, to what goes around; then all add up the squares of their numbers.
+# Each rank adds its number, from 1 on, to what goes around; then all add up the squares of their numbers. Who
+# waits sleeps between two looks: MPI_Recv would keep a processor busy, and guests may be translated.
 RING = r"""
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+static int received(int from) {
+    int value, is_here = 0;
+    MPI_Request request;
+    MPI_Irecv(&value, 1, MPI_INT, from, 0, MPI_COMM_WORLD, &request);
+    while (MPI_Test(&request, &is_here, MPI_STATUS_IGNORE), !is_here) usleep(20000);
+    return value;
+}
 int main(int argc, char **argv) {
     int rank, size, length, value = 0, square, sum, rounds = atoi(argv[1]);
     char name[MPI_MAX_PROCESSOR_NAME];
@@ -34,11 +42,11 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Get_processor_name(name, &length);
     for (int round = 1; round <= rounds; round++) {
-        if (rank) MPI_Recv(&value, 1, MPI_INT, rank - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (rank) value = received(rank - 1);
         value += rank + 1;
         MPI_Send(&value, 1, MPI_INT, (rank + 1) % size, 0, MPI_COMM_WORLD);
         if (rank) continue;
-        MPI_Recv(&value, 1, MPI_INT, size - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        value = received(size - 1);
         printf("round %d %d\n", round, value);
         fflush(stdout);
         usleep(200000);

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from cachemgr.machines.qemu.process import LOCK, holders
+from testbed.linux_guest import APPEND, LinuxGuest
 from tests.daemons.machines.engine import PYTHON, UID, WAIT_S, Engine, wait_until
-from tests.daemons.machines.linux_guest import APPEND, LinuxGuest
 from tests.daemons.machines.test_batch_jobs import PROGRAM, StandIn
 from tests.repository import ROOT
 

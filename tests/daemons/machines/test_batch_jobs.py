@@ -9,14 +9,16 @@ import subprocess
 from pathlib import Path
 from random import Random
 from time import sleep
+from typing import Any
 
 import pytest
 
 from cachemgr.instances.qcow2 import overlay
+from testbed.linux_guest import APPEND, LinuxGuest
 from tests.amount import few
 from tests.daemons.machines.engine import MIB, PYTHON, UID, WAIT_S, Engine, wait_until
-from tests.daemons.machines.linux_guest import APPEND, LinuxGuest
 from tests.repository import ROOT
+from tests.waiting import awaited
 
 LAST = 60
 SCRIPT = f"""#!machine run=vm
@@ -90,9 +92,15 @@ class StandIn:
     def said(self) -> list[str]:
         return self.output.read_text().split()
 
-    def state(self) -> str:
-        found: dict[str, str] = json.loads((self.folder / "machine.json").read_text())
-        return found["state"]
+    def record(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "machine.json").read_text())
+        return found
+
+    @staticmethod
+    def below(process: subprocess.Popen[bytes]) -> list[int]:
+        """The processes below the one that the batch system has begun."""
+        path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        return [int(word) for word in path.read_text().split()]
 
     def wait_until_said(self, count: int) -> None:
         wait_until(lambda: str(count) in self.said(), lambda: f"no {count} in {self.output.read_text()!r}")
@@ -110,7 +118,7 @@ def test_suspended_job_gives_itself_back_and_goes_on_at_its_next_start(job: Stan
     process.send_signal(signal.SIGUSR1)
     first = process.wait(WAIT_S)
     given_back, noted = job.asked.read_text(), list((job.home / ".outrider/machines").iterdir())
-    state = job.state()
+    state = job.record()["state"]
     second = job.start().wait(WAIT_S)
 
     assert (first, second) == (0, 0), job.output.read_text()
@@ -121,6 +129,34 @@ def test_suspended_job_gives_itself_back_and_goes_on_at_its_next_start(job: Stan
     assert (job.work / "counted").read_text() == f"{LAST}\n"
     assert not job.folder.exists()
     assert list((job.home / ".outrider/machines").iterdir()) == []
+
+
+def test_keeper_that_is_killed_is_begun_again_and_finds_its_machine(job: StandIn) -> None:
+    process = job.start()
+    job.wait_until_said(5)
+    (first,) = job.below(process)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: set(job.below(process)) - {first}, lambda: "nobody keeps it")
+    job.wait_until_said(15)
+    generation = job.record()["generation"]
+    # Killed again while it saves: the machine is to be saved all the same.
+    process.send_signal(signal.SIGUSR1)
+    assert awaited(lambda: job.record()["state"] == "saving", WAIT_S, 0.001)
+    for pid in job.below(process):
+        os.kill(pid, signal.SIGKILL)
+    status = process.wait(WAIT_S)
+    state, asked = job.record()["state"], job.asked.read_text()
+    last = job.start().wait(WAIT_S)
+
+    assert generation == 1
+    assert (status, state, asked) == (0, "suspended", "requeuehold 7\n"), job.output.read_text()
+    assert last == 0, job.output.read_text()
+    assert job.output.read_text().count("what keeps the machine was killed (9)") == 2
+    # What was passed on and not yet noted comes twice.
+    numbers = [line for line in job.output.read_text().splitlines() if line.isdigit()]
+    assert list(dict.fromkeys(numbers)) == [str(number) for number in range(1, LAST + 1)]
+    assert (job.work / "counted").read_text() == f"{LAST}\n"
+    assert not job.folder.exists()
 
 
 def test_job_whose_machine_is_saved_elsewhere_goes_back_and_does_not_begin_anew(job: StandIn) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.linux_guest import LinuxGuest
 from tests.daemons.machines.engine import MIB, WAIT_S, Engine, wait_until
-from tests.daemons.machines.linux_guest import LinuxGuest
 from tests.daemons.machines.test_jobs_in_guests import GuestJobs
 
 MEMORY_MIB, QEMU_MIB = 96, 256

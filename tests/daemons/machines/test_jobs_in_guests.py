@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cachemgr.machines.guest.runner import RUNNER
+from testbed.linux_guest import APPEND, LinuxGuest
 from tests.daemons.machines.engine import MIB, UID, WAIT_S, Engine, wait_until
-from tests.daemons.machines.linux_guest import APPEND, LinuxGuest
 
 COUNTING = "i=0; while [ $i -lt $LAST ]; do i=$((i+1)); echo $i; echo $i > at; sync; sleep 0.05; done\n"
 

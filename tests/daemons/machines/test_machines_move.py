@@ -19,9 +19,9 @@ from cachemgr.relay.machines import NodeConversation, machine_path, thing_of
 from cachemgr.relay.server import RelayServer
 from cachemgr.relay.tickets import make_ticket
 from testbed.depot import Depot
+from testbed.linux_guest import LinuxGuest
 from tests.amount import first
 from tests.daemons.machines.engine import PYTHON, UID, WAIT_S, Engine
-from tests.daemons.machines.linux_guest import LinuxGuest
 from tests.daemons.machines.test_batch_jobs import LAST, PROGRAM, StandIn
 from tests.repository import ROOT
 
@@ -91,7 +91,7 @@ def test_machine_goes_on_at_another_place_and_nowhere_else(places: TwoPlaces) ->
     # Whoever starts the job where it was meanwhile begins nothing anew, and takes nothing away.
     asked = job.asked.read_text()
     back = job.start().wait(WAIT_S)
-    asked_again, void = job.asked.read_text(), job.state()
+    asked_again, void = job.asked.read_text(), job.record()["state"]
     taken = [places.arrive() for _ in range(2)]
     dropped = [places.step("drop", places.here) for _ in range(2)]
     late = job.start().wait(WAIT_S)

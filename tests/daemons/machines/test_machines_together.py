@@ -12,9 +12,9 @@ from time import sleep
 
 import pytest
 
+from testbed.linux_guest import LinuxGuest
 from tests.amount import examples
 from tests.daemons.machines.engine import MIB, WAIT_S, Engine, wait_until
-from tests.daemons.machines.linux_guest import LinuxGuest
 from tests.daemons.machines.several import SeveralMachines
 
 LONGEST_STEP_S = 3.0

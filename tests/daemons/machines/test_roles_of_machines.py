@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
+from testbed.linux_guest import LinuxGuest
 from tests.daemons.machines.engine import Engine, wait_until
-from tests.daemons.machines.linux_guest import LinuxGuest
 from tests.daemons.machines.several import SeveralMachines
 
 FACTS = (

@@ -13,6 +13,7 @@ import pytest
 
 from cachemgr.base.errors import CacheError
 from cachemgr.daemon.verbs import quota
+from cachemgr.machines.batch import kept
 from cachemgr.network.client import DaemonClient
 from tests.daemons.node.daemons import (
     CLOCK,
@@ -374,6 +375,23 @@ def test_full_disk_is_said_with_what_the_pool_can_hold(
     assert (found["limit_bytes"], found["capacity_bytes"]) == (POOL_BYTES, 15 * MIB)
     assert refused[0] == "NoRoom"
     assert "its disk has no room for that" in refused[1]
+
+
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_machines_may_take_what_is_promised_to_nobody(
+    inside: Start, carrier: ScriptedCarrier, monkeypatch: pytest.MonkeyPatch, is_beside: bool
+) -> None:
+    daemon = inside(**FREE)
+    brings(daemon, image(carrier, "here", 10))
+    daemon.ask("promise", size_bytes=30 * MIB, until_s=until())
+    monkeypatch.setattr(daemon.node.pool.disk, "free_bytes", lambda path: 50 * MIB, raising=False)
+    monkeypatch.setattr(kept, "FOLDER", daemon.node.pool.layout.root if is_beside else "/proc")
+
+    found = asks(daemon.socket, ALICE, "machine-room")
+
+    # Of the 30 MiB, 20 have still to come.
+    promised = 20 * MIB if is_beside else 0
+    assert found == {"free_bytes": 50 * MIB - promised, "promised_bytes": promised}
 
 
 def test_pool_of_an_older_version_is_read_and_gets_a_hold(tmp_path: Path) -> None:

@@ -101,6 +101,9 @@ class MemoryHandle:
         file.content.extend(bytes(growth))
         file.is_dirty = True
 
+    def reserve(self, size_bytes: int) -> None:
+        raise NotImplementedError("the pool reserves nothing, and machines are not tried on this disk")
+
     def size(self) -> int:
         return len(self._open().content)
 

@@ -13,6 +13,7 @@ from testbed.batchcluster import HEAD
 from testbed.clustersite import ServedImage
 from testbed.commands import CommandFailed
 from testbed.gridenginesite import GridEngineSite
+from testbed.linux_guest import APPEND, linux_guest
 from tests.daemons.gridengine.service.jobs import (
     MB,
     cancel,
@@ -25,7 +26,6 @@ from tests.daemons.gridengine.service.jobs import (
     wait_shown,
     wait_state,
 )
-from tests.daemons.machines.linux_guest import APPEND, linux_guest
 from tests.daemons.reservations import reserve, wait_reservation, workspace
 from tests.daemons.reservations import shown as reservation_shown
 
@@ -57,8 +57,10 @@ def machines(site: GridEngineSite) -> GridEngineSite:
     return site
 
 
-def submit_machine(site: GridEngineSite, image: ServedImage, work: str, *options: str, more: str = "") -> str:
-    said = f"OUTRIDER=image={image.uri};digest={image.digest};run=vm;boot=debian{more}"
+def submit_machine(
+    site: GridEngineSite, image: ServedImage, work: str, *options: str, more: str = "", boot: str = "debian"
+) -> str:
+    said = f"OUTRIDER=image={image.uri};digest={image.digest};run=vm;boot={boot}{more}"
     folder = f"{site.home()}/project"
     asked = f"h_rt={LIMIT_S},mem_free={MEMORY_MB}M"
     place = ("-wd", folder, "-o", f"{folder}/out-$JOB_ID", "-j", "y")
@@ -179,6 +181,41 @@ def test_owner_suspends_a_machine_and_lets_it_go_on(machines: GridEngineSite) ->
     assert foreign.returncode != 0
     assert kept == [f"job-{job}"]
     assert (between["exit_status"], still) == ("0", "hRq")
+    assert (back["exit_status"], back["hostname"]) == ("0", node), said(site, job)
+    assert counted_to(site, job, last), said(site, job)
+    assert kept_on(site, node) == []
+
+
+# In the place of what saves a machine: the first time it does nothing.
+DEAF = """#!/bin/sh
+if [ ! -e /tmp/heard ]; then : >/tmp/heard; exit 0; fi
+exec /usr/lib/outrider/gridengine/suspend.real "$@"
+"""
+
+
+@pytest.mark.long
+def test_machine_that_has_not_heard_that_it_is_suspended_is_told_again(machines: GridEngineSite) -> None:
+    """Grid Engine forgets it of a job that has only just begun, and calls it suspended all the same."""
+    site, last = machines, 40
+    image = site.image("early.qcow2", 4 * MB)
+    node, program = site.cluster.nodes[1], "/usr/lib/outrider/gridengine/suspend"
+    site.cluster.run(node, ["mv", program, f"{program}.real"])
+    site.cluster.write(node, program, DEAF, mode=0o755)
+    try:
+        job = submit_machine(site, image, COUNTING.format(last=last), "-q", f"all.q@{node}")
+        wait_until_said(site, job, "3")
+        site.outrider("suspend", job)
+        wait_state(site, job, "hs", BOOT_S)
+        wait_until_said(site, job, "8")
+        wait_state(site, job, "hRq", BOOT_S)
+    finally:
+        site.cluster.run(node, ["mv", f"{program}.real", program])
+    kept = kept_on(site, node)
+    wait_shown(site, job, "is suspended")
+    site.outrider("resume", job)
+    back = ended(site, job, BOOT_S)
+
+    assert kept == [f"job-{job}"]
     assert (back["exit_status"], back["hostname"]) == ("0", node), said(site, job)
     assert counted_to(site, job, last), said(site, job)
     assert kept_on(site, node) == []

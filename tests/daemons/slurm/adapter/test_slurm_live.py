@@ -126,6 +126,25 @@ def test_users_own_begin_survives_our_hold_and_release(cluster: Cluster, scene: 
     assert (before, held, scene.state(job)) == (JobState.PENDING, JobState.HELD, JobState.PENDING)
 
 
+def test_job_that_was_sent_back_begins_when_its_node_has_forgotten_it(cluster: Cluster, scene: Scene) -> None:
+    def begin_s() -> int:
+        printed = cluster.run("squeue", "--noheader", f"--jobs={job}", "--Format=EligibleTime:30")
+        return int(printed)
+
+    job = sbatch(cluster, "-n1")
+    scene.wait_for_state(job, JobState.RUNNING)
+    cluster.run("scontrol", "requeue", job)
+    scene.wait_for_state(job, JobState.PENDING, within_s=scene.lags.end_s)
+    # Slurm's own: until the job is off its node it says another one.
+    scene.wait_for("the time from which Slurm starts it", lambda _: begin_s() > scene.harness.now_s(), SOON_S)
+    slurms_s = begin_s()
+    scene.system.hold(job, "waits for its image")
+    scene.system.release(job)
+
+    # slurmd looks every 2 s, at most, whose start is so long ago that its prolog is to run again.
+    assert begin_s() == slurms_s + 2
+
+
 def test_users_own_hold_survives_ours(cluster: Cluster, scene: Scene) -> None:
     job = sbatch(cluster, "--hold", "-n1")
     scene.system.hold(job, "waits for its image")

@@ -97,14 +97,14 @@ class Node:
             start_new_session=True,
         )
 
-    def task(self) -> Done:
+    def task(self, **more: str) -> Done:
         """The task prolog, as the job's user."""
         # Whatever PATH that user has set.
         user = f"PATH=/nowhere exec /usr/bin/setpriv --reuid={UID} --regid={UID} --clear-groups"
         inside = f"mount --bind {self.run_folder} /run && {user} {self.hooks['TaskProlog']}"
         return subprocess.run(
             ["unshare", "--mount", "sh", "-c", inside],
-            env={"SLURM_JOB_ID": "17", "PATH": PATH, "LC_ALL": "C"},
+            env={"SLURM_JOB_ID": "17", "PATH": PATH, "LC_ALL": "C", **more},
             capture_output=True,
             text=True,
             timeout=240,

@@ -27,21 +27,22 @@ TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconc
 
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
-    """Four nodes. When all tests of a file are over, nothing may be left anywhere."""
+    """Four nodes, or as many as the file names. When all its tests are over, nothing may be left anywhere."""
     if os.geteuid() != 0 or shutil.which("slurmctld") is None:
         if "CI" in os.environ:
             pytest.fail("needs root and Slurm: apt install slurmctld slurmd slurm-client munge")
         pytest.skip("needs root and Slurm")
     version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
     failed_before = request.session.testsfailed
+    nodes = getattr(request.module, "NODES_OF_SITE", NODES)
     with site_cluster(
-        NODES, rate_bits_per_s=RATE_BITS_PER_S, version=version, slurm_conf_lines=LINES
+        nodes, rate_bits_per_s=RATE_BITS_PER_S, version=version, slurm_conf_lines=LINES
     ) as cluster:
         made = OutriderSite(
             cluster,
             link_bytes_per_s=LINK_BYTES_PER_S,
             pool="200MiB",
-            settings={"timings": TIMINGS, "jobs": JOBS},
+            settings={"timings": TIMINGS, "jobs": JOBS, **getattr(request.module, "SETTINGS", {})},
         )
         made.install()
         yield made

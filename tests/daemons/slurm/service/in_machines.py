@@ -7,9 +7,9 @@ import os
 import pytest
 
 from cachemgr.machines.keeper import PROGRAM
+from testbed.linux_guest import APPEND, linux_guest
 from testbed.site import OutriderSite, ServedImage
 from testbed.slurm import HEAD
-from tests.daemons.machines.linux_guest import APPEND, linux_guest
 
 MB = 1_000_000
 MEMORY_MB = 96

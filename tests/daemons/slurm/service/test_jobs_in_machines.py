@@ -52,6 +52,20 @@ def test_script_runs_in_its_guest_and_brings_its_folder_back(machines: OutriderS
     assert site.cluster.read(HEAD, f"{site.home()}/project/made") == "made\n"
 
 
+def test_scratch_that_has_no_room_on_its_node_is_refused_by_name(machines: OutriderSite) -> None:
+    site = machines
+    image = site.image("small.qcow2", 4 * MB)
+
+    job = submit(site, image, "echo never\n", "-c1", "-wn1", more="#OUTRIDER scratch: 16TiB\n")
+    done = ended(site, job, BOOT_S)
+
+    assert done.state == "FAILED"
+    assert re.search(
+        r"scratch takes 16\.0 TiB, and n1 has [0-9.]+ \w+ for it.*: ask for less", said(site, job)
+    )
+    assert kept_on(site, "n1") == []
+
+
 @pytest.mark.long
 def test_service_killed_while_a_machine_is_saved_finds_it_again(machines: OutriderSite) -> None:
     site = machines

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
-from tests.daemons.reservations import reserve, shown, wait_reservation, workspace
+from tests.daemons.reservations import reserve, wait_reservation, workspace
 from tests.daemons.slurm.service.failing import fill
 from tests.daemons.slurm.service.in_machines import (
     BOOT_S,
     COUNTING,
     LIMIT_MIN,
     MB,
-    counted_to,
-    kept_on,
     limit_min,
     said,
     submit,
@@ -66,38 +62,3 @@ def test_machine_is_suspended_for_a_reservation_and_goes_on_afterwards(machines:
     assert restarts(site, job) == "Restarts=1"
     # It had run for more than a minute: Slurm has been told what was left, in its minutes.
     assert LIMIT_MIN - 3 <= limit_min(site, job) < LIMIT_MIN
-
-
-@pytest.mark.long
-def test_four_nodes_full_of_machines_make_way_for_three_and_all_end_right(machines: OutriderSite) -> None:
-    site = machines
-    image, last = site.image("full.qcow2", 4 * MB), 40
-    workspace(site, "flock", 8 * MB)
-    jobs = []
-    for node in site.cluster.nodes:
-        place = f"{site.home()}/project/{node}"
-        site.cluster.run(HEAD, ["mkdir", "-p", place], user="ada")
-        more = "#OUTRIDER preemptible: suspend\n"
-        work = f"cd {place}\n{COUNTING.format(last=last)}"
-        jobs.append(submit(site, image, work, "-c1", f"-w{node}", more=more))
-    for job in jobs:
-        wait_for(site, job, "RUNNING")
-        wait_until_said(site, job, "3")
-
-    answer = reserve(site, "flock", "--nodes=3", "--start=now+75s", "-t15s")
-    name = str(answer["name"])
-    wait_in_slurm(site, name, is_there=True)
-    inside = site.submit(script(None), "-t1", "-N3", f"--reservation={name}")
-    within = ended(site, inside, BOOT_S)
-    wait_reservation(site, name, "ended")
-    over = [ended(site, job, 2 * BOOT_S) for job in jobs]
-
-    assert answer["result"] == "accepted", answer
-    assert within.state == "COMPLETED", output(site, inside)
-    receipt = shown(site, name)["receipt"]
-    assert isinstance(receipt, Mapping)
-    assert receipt["is_met"] is True
-    assert [each.state for each in over] == ["COMPLETED"] * 4, [said(site, job)[-300:] for job in jobs]
-    assert all(counted_to(site, job, last) for job in jobs)
-    assert sorted(restarts(site, job) for job in jobs) == ["Restarts=0", *["Restarts=1"] * 3]
-    assert [kept_on(site, node) for node in site.cluster.nodes] == [[]] * 4

@@ -7,10 +7,10 @@ import os
 import pytest
 
 from outrider.metadata.notation.hostlists import expand
+from testbed.linux_guest import linux_guest
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
 from tests.amount import LONG
-from tests.daemons.machines.linux_guest import linux_guest
 from tests.daemons.reservations import reserve, workspace
 from tests.daemons.slurm.service.failing import fill
 from tests.daemons.slurm.service.in_machines import (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +16,17 @@ from cachemgr.base.errors import BadRequest, NotAllowed, Unsuitable
 from cachemgr.instances.qcow2 import overlay
 from cachemgr.machines.batch import main as program
 from cachemgr.machines.batch.bootfiles import boot_files
-from cachemgr.machines.batch.image import base_image
+from cachemgr.machines.batch.image import BaseImage, JobImages, base_image
 from cachemgr.machines.batch.main import SavedMark, make_private
 from cachemgr.machines.batch.options import understood
-from cachemgr.machines.batch.system import job_here
+from cachemgr.machines.batch.remains import continued
+from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.guest.archive import pack, unpack
 from cachemgr.machines.keeper import real_site
-from cachemgr.machines.wish import MIB
+from cachemgr.machines.machine import Machine
+from cachemgr.machines.record import MachineRecord, QemuFacts, write_record
+from cachemgr.machines.wish import MIB, MachineDisk, MachineJob, MachineWish
+from tests.repository import ROOT
 
 DIGEST = "0123456789abcdef" * 4
 SLURM = {"SLURM_JOB_ID": "17", "SLURM_CPUS_ON_NODE": "2", "SLURM_RESTART_COUNT": "1"}
@@ -94,6 +100,51 @@ def test_job_of_slurm_gives_itself_back_by_its_own_address() -> None:
     assert one.giving_back == ("scontrol", "requeuehold", "17")
     # The number of a task can be that of its array: then all tasks would be sent back.
     assert other.giving_back == ("scontrol", "requeuehold", "16_3")
+
+
+def test_job_of_grid_engine_has_a_machine_on_each_of_its_nodes(tmp_path: Path) -> None:
+    hosts = tmp_path / "pe_hostfile"
+    # A node may be there by several queues.
+    hosts.write_text("n3 2 all.q@n3 <NULL>\nn1 4 all.q@n1 <NULL>\nn3 1 more.q@n3 <NULL>\n")
+    plain = {"JOB_ID": "17", "SGE_TASK_ID": "undefined", "NSLOTS": "7"}
+
+    first, alone = job_here({**plain, "PE_HOSTFILE": str(hosts)}), job_here(plain)
+    member = job_here({**plain, "OUTRIDER_MEMBER": "1:4"})
+
+    assert (first.nodes, first.cpus, first.member, first.comes_back) == (2, 3, 0, False)
+    assert first.others_step == ("/usr/lib/outrider/machine", "tasks", "n1:4")
+    assert (alone.nodes, alone.cpus, alone.member, alone.comes_back) == (1, 7, 0, True)
+    assert (member.member, member.cpus) == (1, 4)
+
+
+# As qrsh: it runs a line in a shell, and says where.
+QRSH = """#!/bin/sh
+[ "$1" = -inherit ] || exit 9
+echo "{\\"on\\": \\"$2\\"}"
+exec /bin/sh -c "$3"
+"""
+
+
+def test_programs_on_other_nodes_hear_what_comes_in_and_are_heard_by_lines(tmp_path: Path) -> None:
+    qrsh, folder = tmp_path / "qrsh", tmp_path / "its folder"
+    qrsh.write_text(QRSH)
+    qrsh.chmod(0o755)
+    folder.mkdir()
+    work = (
+        'read -r line; printf "$OUTRIDER_MEMBER "; sleep 0.2; echo "$line $PWD"; exit ${OUTRIDER_MEMBER%:*}'
+    )
+    code = "import sys; from cachemgr.machines.batch.main import main; sys.exit(main(sys.argv[1:]))"
+    argv = [sys.executable, "-c", code, "tasks", "n1:4,n2:2", "sh", "-c", work]
+
+    done = subprocess.run(
+        argv, input="said\n", cwd=folder, capture_output=True, text=True, timeout=60, check=False,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+    assert done.returncode == 2, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        f"1:4 said {folder}", f"2:2 said {folder}", '{"on": "n1"}', '{"on": "n2"}',
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("environment", [{}, {"SLURM_JOB_ID": "17; rm"}, {"SLURM_JOB_ID": "1" * 11}])
@@ -187,6 +238,45 @@ def test_job_that_has_ended_and_is_started_once_more_ends_as_it_did(
 
     assert (status, told_again) == (3, None)
     assert mark.take_end() is None
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "attempt", "begins_anew"),
+    [
+        # The batch system has sent the job back, and its node went away before anything was removed.
+        ("stopping", None, 1, True),
+        ("stopping", 143, 1, True),
+        ("running", None, 1, True),
+        # Who had begun it was killed before anything of its guest has run.
+        ("starting", None, 0, True),
+        # In the same run nothing else begins anew; and a job that was over by itself is over.
+        ("stopping", None, 0, False),
+        ("running", 7, 1, False),
+    ],
+)
+def test_machine_that_was_ended_from_outside_begins_anew_with_the_next_start(
+    tmp_path: Path, state: str, status: int | None, attempt: int, *, begins_anew: bool
+) -> None:
+    disk, folder = RealDisk(), tmp_path / "job-17"
+    folder.mkdir(mode=0o700)
+    if status is not None:
+        (folder / "control").write_text(f"began\nexit {status}\n")
+    disks = (MachineDisk("root", path="/image"),)
+    wish = MachineWish(
+        name="job-17", memory_bytes=64 * MIB, disks=disks, job=MachineJob(script="#!/bin/sh\n")
+    )
+    write_record(disk, str(folder), MachineRecord(
+        wish=wish, state=state, place=f"n1:{folder}", token="t",
+        qemu=QemuFacts("7.2.0", "tcg", "there is no /dev/kvm", "Nehalem"),
+    ))  # fmt: skip
+    job = BatchJob("17", 1, attempt)
+
+    found = continued(
+        Machine(str(folder), real_site("n1", "/usr/bin/qemu")), job, JobImages(BaseImage("/image", "raw", ""))
+    )
+
+    assert (found is None) is begins_anew
+    assert (found is None) or found.exit_status == status
 
 
 def test_output_of_the_job_is_no_part_of_its_working_folder(tmp_path: Path) -> None:

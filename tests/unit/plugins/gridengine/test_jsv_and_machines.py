@@ -57,6 +57,8 @@ def test_arrays_run_in_machines_that_are_not_saved() -> None:
         ([PLACE, MEMORY, "PARAM b y"], "leave out -b y"),
         ([PLACE, MEMORY, "PARAM pe_name mpi"], "leave out -pe"),
         ([PLACE, MEMORY, "PARAM ckpt mine"], "leave out -ckpt"),
+        ([PLACE, MEMORY, "PARAM notify y"], "by which a machine is suspended"),
+        ([PLACE, "PARAM l_hard s_rt=60,mem_free=1G"], "by which a machine is suspended"),
         ([PLACE, "PARAM l_hard mem_free=1G,x=" + "y" * 9000], "its requests have more than 8000 bytes"),
     ],
 )
@@ -83,6 +85,19 @@ def test_site_names_its_environments_of_one_node_and_may_have_no_machines(tmp_pa
 
     assert is_taken == "RESULT STATE CORRECT"
     assert "has no virtual machines" in refused
+
+
+def test_jobs_of_environments_of_several_nodes_have_machines_that_are_not_saved(tmp_path: Path) -> None:
+    config = tmp_path / "jsv.json"
+    config.write_text(json.dumps({"machine_environments": ["smp"], "cluster_environments": ["mpi"]}))
+    taken = answered(WANTED, MEMORY, PLACE, "PARAM pe_name mpi", config=config)
+    (saved,) = answered(f"{WANTED};preemptible=suspend", MEMORY, PLACE, "PARAM pe_name mpi", config=config)
+    (other,) = answered(WANTED, MEMORY, PLACE, "PARAM pe_name make", config=config)
+
+    assert "ENV ADD OUTRIDER_MACHINE run=vm,memory=1024,boot=debian" in taken
+    assert not any("ckpt" in line for line in taken)
+    assert "machines on several nodes cannot be suspended here: write preemptible=requeue" in saved
+    assert "leave out -pe, or use one of smp, mpi" in other
 
 
 def test_nobody_else_says_what_machine_a_script_runs_in() -> None:

@@ -68,12 +68,15 @@ class LinuxGuest:
     """An initial RAM disk that has OpenSSH, too, and so some 20 MB more."""
 
 
-def linux_guest() -> LinuxGuest:
-    """The guest, made if it is not there yet."""
+TOOLS = ("apt-get", "apt-cache", "dpkg-deb", "cpio", "lz4")
+
+
+def linux_guest(within: Path | None = None) -> LinuxGuest:
+    """The guest, made if it is not there yet: in a folder of the caller's, or in that for temporary files."""
     version = "-".join(_candidates())
     made_by = zlib.crc32(Path(__file__).read_bytes())
     name = re.sub("[^0-9A-Za-z.]+", "-", f"outrider-guest-{os.getuid()}-{made_by:08x}-{version}")
-    folder = Path(tempfile.gettempdir()) / name
+    folder = (within or Path(tempfile.gettempdir())) / name
     found = LinuxGuest(folder / "vmlinux", folder / "initrd", folder / "initrd-ssh")
     with _locked(Path(f"{folder}.lock")):
         if not folder.exists():
