@@ -299,7 +299,9 @@ class BatchSystem(Protocol):
         """
 
     def suspend(self, job: str) -> None:
-        """Let a running job give its nodes back and remember its work. That takes its time."""
+        """Let a running job give its nodes back and remember its work. That takes its time; one that runs on
+        may be asked again.
+        """
 
     def resume(self, job: str) -> None:
         """Let a suspended job go on: it waits for nodes like any other, with a start like any other."""
@@ -322,8 +324,9 @@ class BatchSystem(Protocol):
         """As `requeue`, of a job in a virtual machine: it saves that first, and leaves its nodes when it has.
         With `is_kept` it is suspended then, until `resume` lets it wait for nodes, held as by `hold`.
 
-        How long that takes is the job's; until it has, asking again changes nothing. When it starts again, on
-        the node where its machine is, it has the time that was left.
+        How long that takes is the job's; until it has, asking again changes nothing. With `is_kept` a system
+        that may miss the first word is `Unavailable` meanwhile. When it starts again, on the node where its
+        machine is, it has the time that was left.
         """
 
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:

@@ -20,6 +20,8 @@ from tests.contract.sights import inconsistencies
 
 ONE_LOOK_S = 1
 MOST_TRIES = 10
+ASKED = 4
+"""So often a job is asked to be suspended."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,6 +184,23 @@ class Scene:
         names = " or ".join(state.value for state in states)
         longest_s = self.lags.change_s if within_s is None else within_s
         return seen(self.wait_for(f"job {key} is {names}", is_so, longest_s + ONE_LOOK_S), key)
+
+    def suspend(self, key: str) -> RmsJob | None:
+        """Suspends a job, and waits until it has left its nodes. One that has only just begun may not have
+        heard of it, and is asked again while it runs."""
+        self.system.suspend(key)
+        again_s = self.harness.now_s() + self.lags.save_s // ASKED
+
+        def is_suspended(sight: Sight) -> bool:
+            nonlocal again_s
+            job = seen(sight, key)
+            if job is not None and job.state is JobState.RUNNING and self.harness.now_s() >= again_s:
+                again_s = self.harness.now_s() + self.lags.save_s // ASKED
+                self.system.suspend(key)
+            return job is not None and job.state is JobState.SUSPENDED
+
+        within_s = self.lags.save_s + ONE_LOOK_S
+        return seen(self.wait_for(f"job {key} is suspended", is_suspended, within_s), key)
 
     def watch(self, until_s: int) -> list[Sight]:
         """A look every second before that instant."""

@@ -299,8 +299,7 @@ def test_nodes_that_a_user_allows_are_seen_and_kept_to(scene: Scene) -> None:
 def test_suspended_job_gives_its_nodes_back_and_goes_on_when_resumed(scene: Scene) -> None:
     scene.waits(scene.lags.requeue_s)
     job = scene.running_job(nodes_wanted=4)
-    scene.system.suspend(job)
-    found = scene.wait_for_state(job, JobState.SUSPENDED, within_s=scene.lags.save_s)
+    found = scene.suspend(job)
     scene.system.suspend(job)
     other = scene.running_job(nodes_wanted=4)
     scene.system.resume(job)
@@ -319,8 +318,7 @@ def test_suspended_job_gives_its_nodes_back_and_goes_on_when_resumed(scene: Scen
 
 def test_suspended_job_is_neither_held_nor_released(scene: Scene) -> None:
     job = scene.running_job()
-    scene.system.suspend(job)
-    scene.wait_for_state(job, JobState.SUSPENDED, within_s=scene.lags.save_s)
+    scene.suspend(job)
 
     with pytest.raises(Refused):
         scene.system.hold(job, "why not")
@@ -350,8 +348,7 @@ def test_cancelled_job_is_gone_and_stays_so(scene: Scene, begins: str) -> None:
     if begins in ("running", "suspended"):
         scene.wait_for_state(job, JobState.RUNNING)
     if begins == "suspended":
-        scene.system.suspend(job)
-        scene.wait_for_state(job, JobState.SUSPENDED, within_s=scene.lags.save_s)
+        scene.suspend(job)
     assert scene.state(job) is JobState(begins)
 
     scene.system.cancel(job, "its user gave up")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from cachemgr.base.errors import CacheError, WrongBytes
+from cachemgr.base.errors import CacheError, NotInPool, WrongBytes
 from cachemgr.machines import states
 from cachemgr.machines.batch.image import ROOT
 from cachemgr.machines.qemu.process import BUSY
@@ -31,8 +31,10 @@ def continued(machine: Machine, job: BatchJob, images: JobImages) -> MachineReco
     """
     if not has_record(machine.site.disk, machine.folder):
         return None
-    machine.status()
-    if not has_record(machine.site.disk, machine.folder):
+    try:
+        machine.status()
+    except NotInPool:
+        # Nothing of it had run.
         return None
     record = read_record(machine.site.disk, machine.folder)
     if record.state == states.MOVED:

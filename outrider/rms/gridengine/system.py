@@ -15,6 +15,7 @@ from outrider.rms.base import (
     RmsReservation,
     Sight,
     Submission,
+    Unavailable,
     Unknown,
 )
 from outrider.rms.commands import AccountOf, account_of
@@ -32,6 +33,9 @@ EXECD_PORT = 6445
 """Where execds listen unless SGE_EXECD_PORT or the service sge_execd says otherwise."""
 ON_NODES = (JobState.STARTING, JobState.RUNNING)
 ANY_QUEUE = "*"
+AGAIN_S, PATIENCE_S = 20, 120
+"""A job that was told to save its machine is told again after so long, as long as it runs; and no more."""
+MOST_ASKED = 1000
 
 
 class GridEngine:
@@ -58,6 +62,7 @@ class GridEngine:
         # Jobs are numbered in order; one that is not there, but not above this, has ended.
         self._highest = 0
         self._last: Snapshot | None = None
+        self._asked: dict[str, int] = {}
         self._hearing = Hearing()
         self._environments = Environments()
         self._knocking = Knocking(execd_port)
@@ -234,7 +239,7 @@ class GridEngine:
         if not snapshot.details[_number(job)].checkpoint:
             raise Refused(f"job {job} has no checkpoint environment: submit it with -ckpt")
         self._alter(found, "-h", "s", "-ac", f"{context.SAVED}=1")
-        self._commands.ask("qmod", "-sj", job)
+        self._told_to_save(job)
 
     def resume(self, job: str) -> None:
         found = self._job(self._snapshot_for(job), job)
@@ -275,6 +280,8 @@ class GridEngine:
         if not found.can_save:
             raise Refused(f"job {job} cannot be saved: it runs in no machine, or is an array's")
         if found.state is JobState.SUSPENDED:
+            if is_kept:
+                return
             raise Refused(f"job {job} is suspended: resume it")
         noted = ["-h", "s", "-ac", f"{context.NOTE}={context.shown(reason)}"]
         if found.state not in ON_NODES:
@@ -288,9 +295,23 @@ class GridEngine:
             noted += ["-ac", context.machine_word(machine)]
         # Held first, lest it go on at once, on any node.
         self._alter(found, *noted, *(["-ac", f"{context.SAVED}=1"] if is_kept else []))
-        done = self._commands.attempt("qmod", "-sj", _number(job))
-        if done.code != 0 and b"already" not in done.text:
-            raise self._commands.failure(("qmod", "-sj"), done)
+        asked_s = now_s if before is None or before.run_s != start_s else before.asked_s
+        if now_s - asked_s >= PATIENCE_S:
+            # It cannot be saved, or takes its time.
+            return
+        if asked_s == now_s or now_s - self._asked.get(job, 0) >= AGAIN_S:
+            self._asked = dict(list(self._asked.items())[-MOST_ASKED:]) | {job: now_s}
+            self._told_to_save(job)
+        if is_kept:
+            raise Unavailable(f"job {job} is being saved")
+
+    def _told_to_save(self, job: str) -> None:
+        """Grid Engine's shepherd forgets a suspension that comes before the job's first process, while its
+        prolog runs or just afterwards. The job runs on then, and is called suspended: it is told again."""
+        done = self._commands.attempt("qmod", "-sj", job)
+        if done.code != 0 or b"already" in done.text:
+            self._commands.attempt("qmod", "-usj", job)
+            self._commands.ask("qmod", "-sj", job)
 
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         raise Refused("beside Grid Engine a machine continues where it was saved")

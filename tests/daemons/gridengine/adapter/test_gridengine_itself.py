@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 
 from outrider.core.model import Resources
-from outrider.rms.base import NodeState, Refused, RmsReservation, Unavailable, Unknown
+from outrider.rms.base import JobState, NodeState, Refused, RmsReservation, Unavailable, Unknown
 from outrider.rms.commands import Account, Output
 from outrider.rms.gridengine import GridEngineCommands, GridEngineSettings, context, parsing, seeing
-from tests.contract.gridengine_harness import GridEngineHarness, gridengine, gridengine_of, the_cluster
+from tests.contract.gridengine_harness import (
+    GridEngineHarness,
+    gridengine,
+    gridengine_of,
+    the_cluster,
+)
 from tests.contract.harness import Scene
 
 ALICE = Account(user="alice", uid=61001, gid=61001)
@@ -157,6 +162,25 @@ def test_prolonging_a_reservation_in_use_is_refused_and_changes_nothing(harness:
     with pytest.raises(Refused, match="while job"):
         harness.system.reserve(replace(wanted, end_s=wanted.end_s + 120))
     assert scene.reservations() == {"vw-1": wanted}
+
+
+def test_suspension_that_was_not_heard_is_asked_for_again(harness: GridEngineHarness) -> None:
+    """As of a job that has only just begun: Grid Engine forgets to save it, and calls it suspended."""
+    scene, cluster = Scene(harness), the_cluster()
+    saves = cluster.disk / "bin/save"
+    before = saves.read_text()
+    saves.write_text("#!/bin/sh\nexit 0\n")
+    try:
+        job = scene.running_job()
+        scene.system.suspend(job)
+        scene.settle()
+        forgotten, letters = scene.state(job), cluster.run(["qstat", "-u", "alice"]).split()
+    finally:
+        saves.write_text(before)
+    scene.system.suspend(job)
+    scene.wait_for_state(job, JobState.SUSPENDED, within_s=scene.lags.save_s)
+
+    assert (forgotten, "hs" in letters) == (JobState.RUNNING, True)
 
 
 def test_job_of_an_environment_that_no_reservation_has_is_told_the_one_to_use(

@@ -186,6 +186,41 @@ def test_owner_suspends_a_machine_and_lets_it_go_on(machines: GridEngineSite) ->
     assert kept_on(site, node) == []
 
 
+# In the place of what saves a machine: the first time it does nothing.
+DEAF = """#!/bin/sh
+if [ ! -e /tmp/heard ]; then : >/tmp/heard; exit 0; fi
+exec /usr/lib/outrider/gridengine/suspend.real "$@"
+"""
+
+
+@pytest.mark.long
+def test_machine_that_has_not_heard_that_it_is_suspended_is_told_again(machines: GridEngineSite) -> None:
+    """Grid Engine forgets it of a job that has only just begun, and calls it suspended all the same."""
+    site, last = machines, 40
+    image = site.image("early.qcow2", 4 * MB)
+    node, program = site.cluster.nodes[1], "/usr/lib/outrider/gridengine/suspend"
+    site.cluster.run(node, ["mv", program, f"{program}.real"])
+    site.cluster.write(node, program, DEAF, mode=0o755)
+    try:
+        job = submit_machine(site, image, COUNTING.format(last=last), "-q", f"all.q@{node}")
+        wait_until_said(site, job, "3")
+        site.outrider("suspend", job)
+        wait_state(site, job, "hs", BOOT_S)
+        wait_until_said(site, job, "8")
+        wait_state(site, job, "hRq", BOOT_S)
+    finally:
+        site.cluster.run(node, ["mv", f"{program}.real", program])
+    kept = kept_on(site, node)
+    wait_shown(site, job, "is suspended")
+    site.outrider("resume", job)
+    back = ended(site, job, BOOT_S)
+
+    assert kept == [f"job-{job}"]
+    assert (back["exit_status"], back["hostname"]) == ("0", node), said(site, job)
+    assert counted_to(site, job, last), said(site, job)
+    assert kept_on(site, node) == []
+
+
 @pytest.mark.long
 def test_job_that_is_deleted_leaves_no_machine(machines: GridEngineSite) -> None:
     site = machines

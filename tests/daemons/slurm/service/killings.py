@@ -28,6 +28,7 @@ WAYS = (SUSPEND, SUSPEND, MIGRATE, MIGRATE, REQUEUE, NOTHING)
 VICTIMS = (KEEPER, KEEPER, KEEPER, NODE, NODE, SERVICE, SERVICE, REBOOT)
 FIRST_S, SECOND_S = 4.0, 14.0
 """Within that a small machine is saved; and starts again, Slurm's pause before it included."""
+FIRST_STRIKES, SECOND_STRIKES = 2, 3
 PATIENCE_S = 300
 MORE = 2
 # Each number is on the guest's own disk, synced, before it is said.
@@ -45,6 +46,7 @@ while :; do
     sleep 1
 done
 """
+WORDS_OF_OTHERS = ("outrider: ", "slurmstepd-")
 KEPT_BY = re.compile(rb"/usr/lib/outrider/machine\0run=vm")
 
 
@@ -77,18 +79,19 @@ class Killings:
         self.wait_until_all_count()
 
     def round(self) -> None:
-        """Something is done with each machine, and somebody is killed meanwhile, and once more when those go
-        on that were suspended."""
+        """Something is done with each machine, and some are killed meanwhile, and more when those go on that
+        were suspended."""
         ways = {job.key: self.random.choice(WAYS) for job in self.jobs}
         for job in self.jobs:
             self._do(job, ways[job.key])
-        self._strike(self.random.uniform(0, FIRST_S))
-        self._strike(self.random.uniform(0, 1))
+        for _ in range(FIRST_STRIKES):
+            self._strike(self.random.uniform(0, FIRST_S / FIRST_STRIKES))
         suspended = [job for job in self.jobs if ways[job.key] == SUSPEND]
         for job in suspended:
             self._wait(f"{job.key} to be suspended", lambda job=job: self._is_suspended(job))
             self._ask("resume", job)
-        self._strike(self.random.uniform(0, SECOND_S))
+        for _ in range(SECOND_STRIKES):
+            self._strike(self.random.uniform(0, SECOND_S / SECOND_STRIKES))
         self.wait_until_all_count()
         self.done.update(ways.values())
 
@@ -120,7 +123,7 @@ class Killings:
         yet noted when it was killed, comes twice; nothing is missing."""
         text = said(self.site, job.key).rpartition("\n")[0]
         assert "disk:" not in text, text
-        words = [line for line in text.splitlines() if not line.startswith("outrider: ")]
+        words = [line for line in text.splitlines() if not line.startswith(WORDS_OF_OTHERS)]
         if not words:
             return []
         boots = [line.partition(" ")[2] for line in words if line.startswith("boot ")]

@@ -12,6 +12,8 @@ from testbed.batchcluster import IMAGES, IMAGES_FOLDER, IMAGES_PORT
 from testbed.clustersite import ServedImage
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
+from tests.daemons.reservations import reserve, workspace
+from tests.daemons.slurm.service.failing import fill
 from tests.daemons.slurm.service.in_machines import (
     BOOT_S,
     kept_on,
@@ -20,7 +22,7 @@ from tests.daemons.slurm.service.in_machines import (
     wait_until_said,
     with_kernels,
 )
-from tests.daemons.slurm.service.jobs import ended, restarts, seen, wait_for
+from tests.daemons.slurm.service.jobs import ended, restarts, script, seen, wait_for, wait_in_slurm
 
 MIB = 1 << 20
 # What a script does with its data: read a file, try to write one, read the disk that has no file system.
@@ -74,6 +76,65 @@ def test_machine_reads_its_data_and_cannot_write_it_here_and_at_another_node(mac
     assert (staged["node"], staged["state"], staged["size_bytes"]) == (source, "ready", 3 * MIB)
     assert restarts(site, job) == "Restarts=1"
     assert kept_on(site, source) == kept_on(site, target) == []
+
+
+# Reads from its disks and not from its memory, before it yields and afterwards; begun anew, once.
+READING_AGAIN = f"""
+echo 3 >/proc/sys/vm/drop_caches
+{READING}
+echo "start ${{SLURM_RESTART_COUNT:-0}}"
+[ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] || exit 0
+i=0; while [ $i -lt COUNT ]; do i=$((i+1)); echo $i; sleep 2; done
+echo 3 >/proc/sys/vm/drop_caches
+{READING}
+echo again
+sleep 600
+"""
+
+
+@pytest.mark.long
+def test_machine_with_data_yields_comes_back_and_begins_anew_after_its_node_was_lost(
+    machines: OutriderSite,
+) -> None:
+    site, count = machines, 60
+    root = served(site, "yields.raw", b"root")
+    genes = served(site, "genes2.raw", iso9660("GENES", {"known": b"from-genes\n"}, {}))
+    plain = served(site, "plain2.raw", b"plain1\n")
+    workspace(site, "needed", 8 * MIB)
+    more = f"#OUTRIDER data: {genes.uri} name=genes digest={genes.digest}\n"
+    more += f"#OUTRIDER data: {plain.uri} name=plain digest={plain.digest}\n#OUTRIDER preemptible: suspend\n"
+    firm = [fill(site, node) for node in ("n2", "n3", "n4")]
+    job = submit(site, root, READING_AGAIN.replace("COUNT", str(count)), "-c1", "--requeue", more=more)
+    wait_until_said(site, job, "5")
+
+    answer = reserve(site, "needed", "--nodes=1", "--start=now+75s", "-t15s")
+    name = str(answer["name"])
+    wait_in_slurm(site, name, is_there=True)
+    inside = site.submit(script(None), "-t1", f"--reservation={name}")
+    within = ended(site, inside, BOOT_S)
+    wait_until_said(site, job, "again")
+    first_two, back_on, runs = said(site, job).split(), seen(site, job).nodes, restarts(site, job)
+    site.cluster.run(HEAD, ["scancel", *firm], user="ada")
+    site.cluster.power_off("n1")
+    site.cluster.run(HEAD, ["scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=off"])
+    wait_for(site, job, "PENDING")
+    site.cluster.power_on("n1")
+    site.cluster.run(HEAD, ["scontrol", "update", "NodeName=n1", "State=RESUME"], check=False)
+    done = ended(site, job, 2 * BOOT_S)
+
+    assert answer["result"] == "accepted", answer
+    assert (within.state, within.nodes, back_on, runs) == ("COMPLETED", "n1", "n1", "Restarts=1")
+    numbers = [str(number) for number in range(1, count + 1)]
+    assert first_two == [*READ, "start", "0", *numbers, *READ, "again"]
+    # It waits for the node on which it was saved once.
+    assert (done.state, done.nodes) == ("COMPLETED", "n1"), f"{said(site, job)}\n{site.logs()}"
+    assert said(site, job).split()[-6:] == [*READ, "start", "2"]
+    site.cluster.wait_for(
+        "no machine",
+        lambda: [kept_on(site, node) for node in site.cluster.nodes] == [[]] * 4,
+        BOOT_S,
+        site.logs,
+    )
 
 
 @pytest.mark.long

@@ -247,7 +247,9 @@ def test_job_that_has_ended_and_is_started_once_more_ends_as_it_did(
         ("stopping", None, 1, True),
         ("stopping", 143, 1, True),
         ("running", None, 1, True),
-        # In the same run nothing begins anew; and a job that was over by itself is over.
+        # Who had begun it was killed before anything of its guest has run.
+        ("starting", None, 0, True),
+        # In the same run nothing else begins anew; and a job that was over by itself is over.
         ("stopping", None, 0, False),
         ("running", 7, 1, False),
     ],
