@@ -9,7 +9,8 @@ that of a job's whole program, as the batch system begins it.
 A ratio is the disk's as long as processors are faster than it. So the processor's time of QEMU and of what
 drives it is told, too, and for all sizes together the straight line through what was measured: seconds
 that any suspension takes, and seconds for each GiB of the state, by the clock and by processors. Whichever of
-disk, QEMU and its driver takes longest for a GiB is the rate of a machine with nothing else to do.
+disk, QEMU and its driver takes longest for a GiB is the rate of a machine with nothing else to do. What a
+further GiB costs is told beside the disk, and beside the slower of disk and QEMU.
 """
 
 from __future__ import annotations
@@ -151,7 +152,13 @@ def fitted(name: str, steps: Sequence[Step]) -> str:
     told = ", ".join(f"{part} {line.intercept:.2f} + {line.slope:.2f}/GiB" for part, line in lines.items())
     slowest = max(("QEMU", "driver", "disk"), key=lambda part: lines[part].slope)
     rate = GIB / max(lines[slowest].slope, 1e-9) / 1e6
-    return f"  {name} (s): {told}; alone on its processors {rate:.0f} MB/s, bound by {slowest}"
+    each_s = max(lines["clock"].slope, 1e-9)
+    bound_s = max(lines["disk"].slope, lines["QEMU"].slope)
+    return (
+        f"  {name} (s): {told}; alone on its processors {rate:.0f} MB/s, bound by {slowest}; "
+        f"a further GiB at {lines['disk'].slope / each_s:.2f} of the disk's rate, at {bound_s / each_s:.2f} "
+        "of the slower of disk and QEMU"
+    )
 
 
 class Bench:
@@ -300,9 +307,12 @@ def _judge(given: object, bench: Bench) -> int:
     sizes = [int(each) * MIB for each in given.memory_mib.split(",")]  # type: ignore[attr-defined]
     facts = bench.site.facts()
     print(f"QEMU {facts.version}, {facts.accelerator}: {facts.reason}")
-    whole_ms, engine_ms, plain_ms = started(bench, replace(bench.wish(sizes[0]), name="start"), rounds + 2)
+    whole_ms, own_ms, engine_ms, plain_ms = started(
+        bench, replace(bench.wish(sizes[0]), name="start"), rounds + 2
+    )
     beyond_ms = whole_ms - plain_ms
-    told = f"start of a job's program {whole_ms:.0f} ms (the engine's part {engine_ms:.0f})"
+    told = f"start of a job's program {whole_ms:.0f} ms (its own processor time {own_ms:.0f})"
+    told += f", of the engine alone {engine_ms:.0f} ms"
     print(
         f"  {told}, QEMU alone {plain_ms:.0f} ms: {beyond_ms:.0f} ms more, "
         f"{beyond_ms / MOST_START_MS:.2f} of its bound of {MOST_START_MS} ms"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -63,14 +64,17 @@ def facts_of_root() -> Iterator[None]:
                 folder.rmdir()
 
 
-def started(bench: StartedMachines, wish: MachineWish, rounds: int) -> tuple[float, float, float]:
-    """Milliseconds: from a job's program to a machine that runs, of the engine's start alone, and of QEMU
-    alone with the engine's command line, up to its monitor's greeting. One after the other in each round, so
-    that what else the machine does meanwhile falls on all alike."""
-    whole, engine, plain = [], [], []
+def started(bench: StartedMachines, wish: MachineWish, rounds: int) -> tuple[float, float, float, float]:
+    """Milliseconds: from a job's program to a machine that runs, what of that the program has had of
+    processors, of the engine's start alone, and of QEMU alone with the engine's command line, up to its
+    monitor's greeting. One after the other in each round, so that what else the machine does meanwhile
+    falls on all alike."""
+    whole, own, engine, plain = [], [], [], []
     program = _program(bench.folder)
     for number in range(rounds):
-        whole.append(_program_start(bench, program, wish, number))
+        begun_s, own_s = _program_start(bench, program, wish, number)
+        whole.append(begun_s)
+        own.append(own_s)
         machine = bench.machine("start")
         begun_s = perf_counter()
         machine.start(wish)
@@ -79,7 +83,7 @@ def started(bench: StartedMachines, wish: MachineWish, rounds: int) -> tuple[flo
         argv = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
         bench.drop(machine)
         plain.append(_plain_start(bench.folder, argv))
-    return median(whole) * 1000, median(engine) * 1000, median(plain) * 1000
+    return median(whole) * 1000, median(own) * 1000, median(engine) * 1000, median(plain) * 1000
 
 
 def _program(folder: Path) -> Path:
@@ -91,8 +95,11 @@ def _program(folder: Path) -> Path:
     return program
 
 
-def _program_start(bench: StartedMachines, program: Path, wish: MachineWish, number: int) -> float:
-    """Seconds from the job's program until its guest is about to run; it asks no batch system on its way."""
+def _program_start(
+    bench: StartedMachines, program: Path, wish: MachineWish, number: int
+) -> tuple[float, float]:
+    """Seconds from the job's program until its guest is about to run, and its own of a processor. It asks no
+    batch system on its way."""
     place, key = bench.folder / f"job{number}", FIRST_JOB + os.getpid() * 10 % 60_000 + number
     place.mkdir()
     script = bench.folder / "script"
@@ -104,20 +111,35 @@ def _program_start(bench: StartedMachines, program: Path, wish: MachineWish, num
     machine = Machine(str(MACHINES / f"outrider-{os.geteuid()}" / f"job-{key}"), bench.site)
     argv = [str(program), f"run=vm,memory={wish.memory_bytes // MIB}", str(script)]
     begun_s = perf_counter()
-    job = subprocess.Popen(argv, cwd=place, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    job = subprocess.Popen(
+        argv, cwd=place, env=environment, start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
     try:
         record = Path(machine.folder) / FILE
         while not _runs(record):
             if job.poll() is not None or perf_counter() - begun_s > READY_S:
                 raise RuntimeError(f"the job's program has ended: {job.stderr and job.stderr.read()!r}")
             sleep(LOOK_S)
-        return perf_counter() - begun_s
+        return perf_counter() - begun_s, _own_processor_s(job.pid)
     finally:
-        job.kill()
+        # With whoever would begin a keeper again that is killed.
+        os.killpg(job.pid, signal.SIGKILL)
         job.communicate()
         bench.drop(machine)
         with suppress(OSError):
             (MACHINES / f"outrider-{os.geteuid()}").rmdir()
+
+
+def _own_processor_s(group: int) -> float:
+    """What the program and its keeper have had so far, without QEMU."""
+    nanoseconds = 0
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError):
+            name, _, rest = (path / "stat").read_text().partition("(")[2].rpartition(")")
+            if int(rest.split()[2]) == group and not name.startswith("qemu"):
+                nanoseconds += int((path / "schedstat").read_text().split()[0])
+    return nanoseconds / 1e9
 
 
 def _runs(record: Path) -> bool:
