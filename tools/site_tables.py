@@ -119,12 +119,8 @@ def beyond() -> str:
     return _table(["", *BEYOND, f"GB moved, {BEYOND[0]}"], lines)
 
 
-def haizea_options() -> str:
-    """What Haizea can be told, and how it is told here."""
-    return _as_they_are("haizea-options.csv")
-
-
-def _as_they_are(name: str) -> str:
+def as_they_are(name: str) -> str:
+    """Rows that were written by hand."""
     heads, *rows = _lines(name)
     return _table(heads, rows)
 
@@ -179,7 +175,9 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "motivation": motivation,
     "beyond": beyond,
-    "Haizea's options": haizea_options,
+    "Haizea's options": lambda: as_they_are("haizea-options.csv"),
+    "Haizea's samples": lambda: as_they_are("haizea-samples.csv"),
+    "Haizea's faults": lambda: as_they_are("haizea-faults.csv"),
     "physical": lambda: physical(is_of_the_thesis=True),
     "physical, beyond the thesis": lambda: physical(is_of_the_thesis=False),
     "summary": summary,

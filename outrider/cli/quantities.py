@@ -134,3 +134,13 @@ def delay(text: str) -> tuple[str, int]:
             f"{text!r} is not a delay: write one of {', '.join(DELAYS)}, then = and seconds"
         )
     return name, int(seconds)
+
+
+def disk_speed(text: str) -> tuple[tuple[str, ...], int]:
+    """NODES=PERCENT: how fast some nodes' disks are."""
+    names, _, share = text.rpartition("=")
+    if not names or not (share.isascii() and share.isdigit() and int(share)):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no speed of disks: write nodes, = and per cent, n[1-4]=50"
+        )
+    return node_names(names) if "[" in names else (names,), int(share)

@@ -332,6 +332,25 @@ class Scheduler:
             self.queue.give_back(entry.fits, entry.need, *span)
         self.book.cancel(name, now_s)
 
+    def choose_nodes_anew(self, name: str, now_s: int) -> tuple[BestEffortRun, ...]:
+        """Give a reservation that has not begun, and needs no image, the nodes whose runs lose least by now;
+        the runs that have new segments. It keeps its time, and no policy is asked again."""
+        entry, book = self.book.entries[name], self.book
+        workspace, start_s = entry.reservation.workspace, entry.reservation.start_s
+        if workspace.image is not None or entry.reservation.pieces or start_s < now_s:
+            raise ValueError(f"reservation {name} has begun, has pieces, or needs its image where it is")
+        for span in entry.spans(now_s):
+            self.queue.give_back(entry.fits, entry.need, *span)
+        book.cancel(name, now_s)
+        holds = hold_nodes(self.board, now_s, start_s)
+        fixed = replace(workspace, start_s=start_s, finish_by_s=None, is_immediate=False)
+        choice = partial(self.choice or partial(gentlest, self.board), now_s=now_s)
+        admission = admit(book, fixed, now_s, tells_earliest=False, choice=choice)
+        give_back(self.board, holds)
+        # What it had until now is free.
+        assert isinstance(admission, ReservationPlan)
+        return self._clear(name, (), (), now_s)
+
     def node_failed(self, name: str, now_s: int) -> tuple[list[BestEffortRun], list[Reservation]]:
         """A node is gone: the runs that wait again, and the reservations that lost their place.
 

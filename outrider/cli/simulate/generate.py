@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Parser, Subparsers, add_command
@@ -11,14 +13,72 @@ from outrider.cli.output import check_writable, say
 from outrider.cli.quantities import not_negative, percent, positive, size_bytes
 
 if TYPE_CHECKING:
+    from outrider.sim.workload.images import ImageShares
     from outrider.sim.workload.trace import Trace
+
+
+def span(text: str) -> tuple[int, int]:
+    """Two whole numbers, the smaller one first: 1-4."""
+    low, _, high = text.partition("-")
+    if not (low.isascii() and low.isdigit() and high.isascii() and high.isdigit() and int(low) <= int(high)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no range: write one like 1-4")
+    return int(low), int(high)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An option of a kind of workload, and the fields of its parameters that it replaces."""
+
+    kind: Callable[[str], object]
+    metavar: str
+    words: str
+    fields: tuple[str, ...]
+    unit: int = 1
+    """What a whole of the field is in the option's units."""
+
 
 _EPILOG = """examples:
   outrider sim generate mixed --row short,075-100,75-25 -o mixed.jsonl
   outrider sim generate mixed --row short,075-100,75-25 --row long,000-025,25-75 --images 6 -o both.jsonl
+  outrider sim generate feasible --window 100 --image-shares 55,27,6,5,3,3 -o bursts.jsonl
   outrider sim generate leases --best-effort 1000 --reservations 50 --nodes 16 -o leases.jsonl
   outrider sim generate published --trace III -o III.jsonl
 """
+
+
+_DISK = {
+    "reservations": Change(positive, "N", "how many (default: 94)", ("reservations",)),
+    "reservation-nodes": Change(
+        span, "FROM-TO", "instances of a reservation (default: 1-16)", ("nodes_low", "nodes_high")
+    ),
+    "length": Change(positive, "SECONDS", "within which they start (default: 36000)", ("length_s",)),
+    "mean": Change(positive, "SECONDS", "for which they last (default: 600)", ("duration_mean_s",)),
+    "spread": Change(not_negative, "PERCENT", "of that, either way (default: 50)", ("spread",), 100),
+    "transfer": Change(positive, "SECONDS", "for one image (default: 50)", ("transfer_s",)),
+    "granularity": Change(
+        positive, "SECONDS", "to which times are rounded (default: 60)", ("granularity_s",)
+    ),
+    "nodes": Change(positive, "N", "of the site (default: 8)", ("nodes",)),
+    "slots": Change(positive, "N", "instances that a node has room for (default: 2)", ("slots_per_node",)),
+}
+_FEASIBLE = {
+    "reservations": Change(positive, "N", "how many (default: 36)", ("reservations",)),
+    "reservation-nodes": Change(
+        span, "FROM-TO", "instances of a reservation (default: 2-4)", ("nodes_low", "nodes_high")
+    ),
+    "length": Change(positive, "SECONDS", "within which they start (default: 7200)", ("length_s",)),
+    "duration": Change(positive, "SECONDS", "for which they last (default: 60)", ("duration_s",)),
+    "window": Change(positive, "SECONDS", "starts lie within so many of each period", ("window_s",)),
+    "period": Change(positive, "SECONDS", "from one window to the next (default: 900)", ("period_s",)),
+    "tightness": Change(
+        span, "FROM-TO", "per cent of its own transfers, by which one is handed in before its start "
+        "(default: 140-620)", ("tightness_low", "tightness_high"), 100,
+    ),
+    "transfer": Change(positive, "SECONDS", "for one image (default: 48)", ("transfer_s",)),
+    "overhead": Change(not_negative, "SECONDS", "beside each transfer (default: 10)", ("overhead_s",)),
+    "slots": Change(positive, "N", "of the whole site (default: 16)", ("slots",)),
+    "attempts": Change(positive, "N", "draws until so many are there (default: 100000)", ("attempts",)),
+}  # fmt: skip
 
 
 def add(commands: Subparsers) -> None:
@@ -26,12 +86,10 @@ def add(commands: Subparsers) -> None:
     kinds = parser.add_subparsers(metavar="KIND", title="kinds", parser_class=Parser)
     mixed = _kind(kinds, "mixed", "best effort and reservations, a row of the thesis' section 8.3")
     _add_mixed(mixed)
-    _kind(kinds, "disk", "94 reservations known from the beginning, section 8.1")
+    disk = _kind(kinds, "disk", "94 reservations known from the beginning, section 8.1")
+    _add_changes(disk, _DISK, skewed=True)
     feasible = _kind(kinds, "feasible", "reservations whose images can all come in time, as traces I and II")
-    feasible.add_argument("--reservations", type=positive, default=36, metavar="N",
-                          help="how many (default: %(default)s)")  # fmt: skip
-    feasible.add_argument("--window", type=positive, metavar="SECONDS",
-                          help="starts lie within so many of 900 s, as in trace II")  # fmt: skip
+    _add_changes(feasible, _FEASIBLE, skewed=False)
     leases = _kind(
         kinds, "leases", "best-effort gangs and reservations over images, as Haizea was measured with"
     )
@@ -73,12 +131,59 @@ def _add_mixed(parser: Parser) -> None:
         ("instances-per-transfer", positive, "N", "that count as one transfer"),
         ("granularity", positive, "SECONDS", "to which starts and lengths are rounded"),
         ("attempts", positive, "N", "draws until one has the wanted work and share"),
-        ("images", positive, "N", "as popular as one another, in place of the 37"),
-        ("image-size", size_bytes, "SIZE", "of each image (default: 600MB)"),
     ):  # fmt: skip
         changes.add_argument(f"--{option}", type=kind, metavar=metavar, help=words)
+    _add_images(changes, skewed=True)
     changes.add_argument("--late", action="store_true",
                          help="reservations are known when they arrive, not from the beginning")  # fmt: skip
+
+
+def _add_changes(parser: Parser, options: Mapping[str, Change], *, skewed: bool) -> None:
+    group = parser.add_argument_group("instead of what the thesis has")
+    for name, change in options.items():
+        group.add_argument(f"--{name}", type=change.kind, metavar=change.metavar, help=change.words)
+    _add_images(group, skewed=skewed)
+
+
+def _add_images(group: argparse._ArgumentGroup, *, skewed: bool) -> None:
+    which = "the thesis' 37, of which seven are for 70 %" if skewed else "6"
+    popular = group.add_mutually_exclusive_group()
+    popular.add_argument("--images", type=positive, metavar="N",
+                         help=f"as popular as one another (default: {which})".replace("%", "%%"))  # fmt: skip
+    popular.add_argument("--image-shares", type=shares, metavar="N,N,...",
+                         help="how popular each image is beside the others: 55,27,6,5,3,3")  # fmt: skip
+    group.add_argument("--image-size", type=size_bytes, metavar="SIZE", help="of each image (default: 600MB)")
+
+
+def _images(arguments: argparse.Namespace, *, skewed: bool) -> ImageShares | None:
+    """The images that were asked for; None: those that the thesis has."""
+    from outrider.sim.workload import images
+
+    size = arguments.image_size or images.THESIS_IMAGE_BYTES
+    if arguments.image_shares:
+        return images.shared_images(arguments.image_shares, size_bytes=size)
+    if arguments.images:
+        return images.uniform_images(arguments.images, size_bytes=size)
+    if arguments.image_size:
+        return images.skewed_images(size_bytes=size) if skewed else images.uniform_images(6, size_bytes=size)
+    return None
+
+
+def _changes(
+    arguments: argparse.Namespace, options: Mapping[str, Change], *, skewed: bool
+) -> dict[str, object]:
+    """By field, what is given in place of the thesis' values."""
+    found: dict[str, object] = {}
+    for name, change in options.items():
+        value = getattr(arguments, name.replace("-", "_"))
+        if value is not None:
+            ends = value if len(change.fields) > 1 else (value,)
+            found |= {
+                field: end if change.unit == 1 else end / change.unit
+                for field, end in zip(change.fields, ends, strict=True)
+            }
+    images = _images(arguments, skewed=skewed)
+    return found if images is None else found | {"images": images}
 
 
 def _mixed(arguments: argparse.Namespace) -> Trace:
@@ -86,7 +191,6 @@ def _mixed(arguments: argparse.Namespace) -> Trace:
     from dataclasses import replace
 
     from outrider.sim.workload import mixed
-    from outrider.sim.workload.images import THESIS_IMAGE_BYTES, skewed_images, uniform_images
 
     same = {
         "requests": "requests", "length_s": "length", "nodes": "nodes", "slots_per_node": "slots",
@@ -111,13 +215,7 @@ def _mixed(arguments: argparse.Namespace) -> Trace:
     ):
         if ends is not None:
             given |= {field: end / unit if unit > 1 else end for field, end in zip(fields, ends, strict=True)}
-    size = arguments.image_size or THESIS_IMAGE_BYTES
-    if arguments.images:
-        given["images"] = uniform_images(arguments.images, size_bytes=size)
-    elif arguments.image_size:
-        shares = skewed_images()
-        images = tuple(replace(image, size_bytes=size) for image in shares.images)
-        given["images"] = replace(shares, images=images)
+    given["images"] = _images(arguments, skewed=True)
     changes = {field: value for field, value in given.items() if value is not None}
     changes["is_known_early"] = not arguments.late
     rows = [replace(mixed.row_parameters(row, arguments.seed), **changes) for row in arguments.row]
@@ -126,12 +224,12 @@ def _mixed(arguments: argparse.Namespace) -> Trace:
     return mixed.mixture(rows, name=" + ".join(arguments.row))
 
 
-def span(text: str) -> tuple[int, int]:
-    """Two whole numbers, the smaller one first: 1-4."""
-    low, _, high = text.partition("-")
-    if not (low.isascii() and low.isdigit() and high.isascii() and high.isdigit() and int(low) <= int(high)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no range: write one like 1-4")
-    return int(low), int(high)
+def shares(text: str) -> tuple[int, ...]:
+    """How popular each image is beside the others: 55,27,6,5,3,3."""
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdigit() for part in parts) or not any(int(part) for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} are no shares: write whole numbers like 55,27,6,5,3,3")
+    return tuple(int(part) for part in parts)
 
 
 def _kind(kinds: Subparsers, name: str, summary: str, *, is_random: bool = True) -> Parser:
@@ -171,13 +269,11 @@ def _drawn(arguments: argparse.Namespace) -> Trace:
     if arguments.kind == "mixed":
         return _mixed(arguments)
     if arguments.kind == "disk":
-        return reservations.disk_usage_trace(reservations.DiskUsageParameters(seed=seed))
+        changed = _changes(arguments, _DISK, skewed=True)
+        return reservations.disk_usage_trace(reservations.DiskUsageParameters(seed=seed, **changed))  # type: ignore[arg-type]
     if arguments.kind == "feasible":
-        return reservations.feasible_trace(
-            reservations.FeasibleParameters(
-                seed=seed, reservations=arguments.reservations, window_s=arguments.window
-            )
-        )
+        changed = _changes(arguments, _FEASIBLE, skewed=False)
+        return reservations.feasible_trace(reservations.FeasibleParameters(seed=seed, **changed))  # type: ignore[arg-type]
     return synthetic.synthetic_leases(
         arguments.best_effort, arguments.reservations, arguments.nodes, arguments.load, seed
     )

@@ -27,6 +27,7 @@ reservations; all rows of a table have the same draws. What follows ± is half o
 systems
   suspend     virtual machines, suspended before a reservation and resumed after it
   migrate     the same; resumed on other nodes where that is sooner
+  late        as suspend; a reservation's nodes are chosen anew two minutes before it (without images)
   whole       jobs, begun only where they end before a reservation; nobody is disturbed
   checkpoint  jobs that save themselves: what was not saved is done again
   requeue     jobs that are killed for a reservation that was accepted later, and begun anew
@@ -36,6 +37,7 @@ policies
   hour-share=N  reservations have N % of each hour at most
   protect=N     while the predicted mean bounded slowdown of best effort stays below N
   adaptive=N    a share that follows what is worth more, if an hour of a waiting job costs N hours of a node
+  hindsight=N   of what they ask for N % at most was used in a run without them: who knows what will happen
   overbook=N    beyond the machine, for the time of no-shows; a promise is broken with N % at most
 users
   steadfast     ask once                      falling-back  hand in the same as best effort if refused
@@ -90,7 +92,7 @@ def add(commands: Subparsers) -> None:
 def _add_site(parser: Parser, many: str) -> None:
     group = parser.add_argument_group("site")
     group.add_argument("--system", action="append", metavar="SYSTEM",
-                       choices=("suspend", "migrate", "whole", "checkpoint", "requeue", "plain"),
+                       choices=("suspend", "migrate", "late", "whole", "checkpoint", "requeue", "plain"),
                        help=f"{many} (default: suspend)")  # fmt: skip
     group.add_argument("--policy", action="append", metavar="POLICY",
                        help=f"{many} (default: none, all, hour-share=25, protect=20)")  # fmt: skip

@@ -19,6 +19,7 @@ from outrider.cli.quantities import (
     size_bytes,
 )
 from outrider.cli.simulate.figure import check_picture
+from outrider.cli.simulate.runs.suspending import add_suspending
 
 IMAGES = "trace, none, predeployed, uniform=N, uniform=NxSIZE or skewed"
 EVICTIONS = ("lfu", "lru", "timeout", "largest_first", "calendar")
@@ -50,6 +51,7 @@ def add(commands: Subparsers) -> None:
     )
     _add_site(parser.add_argument_group("site"))
     _add_images(parser.add_argument_group("images and links"))
+    add_suspending(parser.add_argument_group("suspension and migration"))
     _add_batch(parser.add_argument_group("jobs of a batch system"))
     faults = parser.add_argument_group("faults")
     faults.add_argument(
@@ -88,6 +90,8 @@ def _add_site(group: argparse._ArgumentGroup) -> None:
         help="off, greedy, aggressive, conservative or reservations=N "
         "(default: aggressive, which is EASY; under --profile thesis: greedy)",
     )  # fmt: skip
+    group.add_argument("--slowdown", type=not_negative, metavar="PERCENT",
+                       help="by which all takes longer in a virtual machine (default: 10)")  # fmt: skip
     group.add_argument("--site-policy", metavar="FILE",
                        help="the site's policies: quotas, shares, prices, who yields")  # fmt: skip
     group.add_argument("--yielding", choices=("cheapest", "youngest", "site-order"),

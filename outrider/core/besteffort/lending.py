@@ -46,12 +46,15 @@ def is_clearable_within(board: QueueBoard, fits: tuple[Fit, ...], within_s: int)
     if rules.disk_bytes_per_s is None:
         return True
     nodes = board.book.timeline.nodes
-    if rules.is_shared:
-        most = sum(memory_bytes(node.capacity) for node in nodes)
-    else:
-        most = max(memory_bytes(nodes[chosen.node].capacity) for chosen in fits)
     rate = min(rules.disk_bytes_per_s, rules.read_bytes_per_s or rules.disk_bytes_per_s)
-    return DISK_TURNS * -(-most // rate) + rules.restart_s <= within_s
+    if rules.is_shared:
+        turn_s = -(-sum(memory_bytes(node.capacity) for node in nodes) // rate)
+    else:
+        turn_s = max(
+            rules.reading_on(chosen.node, -(-memory_bytes(nodes[chosen.node].capacity) // rate))
+            for chosen in fits
+        )
+    return DISK_TURNS * turn_s + rules.restart_s <= within_s
 
 
 def is_clearable(board: QueueBoard, workspace: Workspace) -> bool:

@@ -35,13 +35,16 @@ class SuspensionRules:
     """What each suspension takes beside writing, on its disk."""
     restart_s: int = 0
     """What each resumption takes beside reading: what a job that saves itself has to do again."""
+    node_percents: tuple[int, ...] = ()
+    """How fast each node writes and reads, in per cent of these rates; empty: all nodes as they say."""
     is_serialised: bool = True
     """Whether the instances of one node write and read one after the other."""
     is_shared: bool = False
     """Whether all nodes write to and read from one file system, one instance of the site after the other."""
     is_migrating: bool = False
     """Whether what is suspended may be resumed on other nodes."""
-    migration_bytes_per_s: int = 12_500_000
+    migration_bytes_per_s: int | None = 12_500_000
+    """Memory and image are moved to other nodes at this rate; None: they are there at once."""
     makes_way_for_all: bool = False
     """Whether a run is also planned around other best-effort runs, not only reservations. For
     serial instances this fills every gap, as the thesis' simulator does; what must run in
@@ -72,12 +75,25 @@ class SuspensionRules:
         """What resuming one instance takes, if no other one is in the way."""
         return self.reading_s(writing_s) + self.restart_s
 
+    def writing_on(self, node: int, writing_s: int) -> int:
+        """What one suspension takes on a node, of what takes so long at the rate."""
+        return self.saving_s + self._on(node, writing_s - self.saving_s) if self.node_percents else writing_s
+
+    def reading_on(self, node: int, reading_s: int) -> int:
+        """What one resumption's reading takes on a node."""
+        return self._on(node, reading_s) if self.node_percents else reading_s
+
+    def _on(self, node: int, seconds: int) -> int:
+        return -(-100 * seconds // self.node_percents[node])
+
     def disk_of(self, node: int) -> int:
         """The disk that a node writes to; a shared one is the first node's."""
         return 0 if self.is_shared else node
 
     def migration_seconds(self, resources: Resources, image_bytes: int) -> int:
         """What moving one suspended instance to another node takes."""
+        if self.migration_bytes_per_s is None:
+            return 0
         return -(-(memory_bytes(resources) + image_bytes) // self.migration_bytes_per_s)
 
 
@@ -285,15 +301,12 @@ def is_tight(
     """Whether planned segments can end no earlier on their nodes: their shares are never free together
     between them, and no segment waits for a disk. They begin at `from_s` at the earliest."""
     shares: tuple[SegmentShare, ...] = ()
-    in_turn = 0
+    writing_s = resuming_s = 0
     for segment in segments:
         if segment.shares is not shares:
             shares = segment.shares
-            counts = [share.instances for share in shares]
-            in_turn = sum(counts) if rules.is_shared else max(counts)
-        if segment.suspend_s > in_turn * overhead_s:
-            return False
-        if segment.resume_s > in_turn * rules.reading_s(overhead_s) + rules.restart_s:
+            writing_s, resuming_s = _turns(shares, overhead_s, rules)
+        if segment.suspend_s > writing_s or segment.resume_s > resuming_s:
             return False
         if from_s < segment.start_s and next_fit(table, shares, from_s, segment.start_s) < segment.start_s:
             return False
@@ -320,9 +333,11 @@ def suspending(
     rules: SuspensionRules,
 ) -> Overhead:
     """What must be taken before `end_s` so that every node's disk has written all by then."""
-    if not overhead_s or not rules.is_serialised:
-        return Overhead(overhead_s) if overhead_s else _NOTHING
-    lengths = _lengths(shares, overhead_s, rules)
+    if not overhead_s:
+        return _NOTHING
+    if not rules.is_serialised:
+        return Overhead(max(rules.writing_on(share.node, overhead_s) for share in shares))
+    lengths = _writing(shares, overhead_s, rules)
     disk = tuple((node, disks[node].latest_start(end_s, length_s), length_s) for node, length_s in lengths)
     return Overhead(end_s - min(start_s for _, start_s, _ in disk), disk)
 
@@ -337,9 +352,9 @@ def _resuming(
     """What must be taken after `start_s` so that every node's disk has read all."""
     reading_s = rules.reading_s(overhead_s)
     if not reading_s or not rules.is_serialised:
-        seconds = reading_s + rules.restart_s
+        seconds = max(rules.reading_on(share.node, reading_s) for share in shares) + rules.restart_s
         return Overhead(seconds) if seconds else _NOTHING
-    lengths = _lengths(shares, reading_s, rules)
+    lengths = _reading(shares, reading_s, rules)
     disk = tuple(
         (node, disks[node].earliest_start(start_s, length_s), length_s) for node, length_s in lengths
     )
@@ -347,10 +362,33 @@ def _resuming(
     return Overhead(read_s - start_s + rules.restart_s, disk)
 
 
-def _lengths(
-    shares: Sequence[SegmentShare], each_s: int, rules: SuspensionRules
-) -> tuple[tuple[int, int], ...]:
-    """For how long each disk is busy, one instance after the other."""
+_Lengths = tuple[tuple[int, int], ...]
+"""For how long each disk is busy, one instance after the other."""
+
+
+def _writing(shares: Sequence[SegmentShare], each_s: int, rules: SuspensionRules) -> _Lengths:
     if rules.is_shared:
-        return ((rules.disk_of(0), each_s * sum(share.instances for share in shares)),)
-    return tuple((share.node, each_s * share.instances) for share in shares)
+        return _on_the_shared(shares, each_s, rules)
+    return tuple((share.node, rules.writing_on(share.node, each_s) * share.instances) for share in shares)
+
+
+def _reading(shares: Sequence[SegmentShare], each_s: int, rules: SuspensionRules) -> _Lengths:
+    if rules.is_shared:
+        return _on_the_shared(shares, each_s, rules)
+    return tuple((share.node, rules.reading_on(share.node, each_s) * share.instances) for share in shares)
+
+
+def _on_the_shared(shares: Sequence[SegmentShare], each_s: int, rules: SuspensionRules) -> _Lengths:
+    return ((rules.disk_of(0), each_s * sum(share.instances for share in shares)),)
+
+
+def _turns(shares: Sequence[SegmentShare], overhead_s: int, rules: SuspensionRules) -> tuple[int, int]:
+    """What suspending and resuming take if no disk has anything else to do."""
+    reading_s = rules.reading_s(overhead_s)
+    if rules.node_percents:
+        writing_s = max(seconds for _, seconds in _writing(shares, overhead_s, rules))
+        read_s = max(seconds for _, seconds in _reading(shares, reading_s, rules))
+        return writing_s, read_s + rules.restart_s
+    counts = [share.instances for share in shares]
+    in_turn = sum(counts) if rules.is_shared else max(counts)
+    return in_turn * overhead_s, in_turn * reading_s + rules.restart_s

@@ -107,7 +107,8 @@ def busy_until(board: QueueBoard, now_s: int, after_s: int = 0) -> dict[int, int
         for share in current.shares:
             disk = rules.disk_of(share.node)
             ready_s[disk] = max(ready_s.get(disk, now_s), resumed_s)
-            lengths.setdefault(disk, []).append(overhead_s * share.instances)
+            each_s = rules.writing_on(share.node, overhead_s)
+            lengths.setdefault(disk, []).append(each_s * share.instances)
     written_s = {
         disk: board.disks[disk].safe_by(from_s, lengths[disk])
         if rules.is_serialised

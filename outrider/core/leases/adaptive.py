@@ -8,8 +8,9 @@ promised already.
 
 One hour of a node in a lease holds up every job that waits by one hour over the machine's nodes, from then on
 until nobody waits any more. How many jobs that are is known afterwards: each hour is judged when nobody waits
-any more, or a day later. To guess it from how long jobs have waited so far would be wrong: what is booked as
-they begin to wait holds up most.
+any more, or after half of the time for which what is seen counts (a day, by default); of a site whose share
+moves more often, shorter pieces are. To guess it from how long jobs have waited so far would be wrong: what
+is booked as they begin to wait holds up most.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from dataclasses import dataclass
 
 from outrider.core.leases.admission import HOUR_S, HourShare, PlannedLease, SiteView
 
-HINDSIGHT_S = 86_400
 MILLION = 1_000_000
 BAND_PERCENT = 10
 """The share stays where it is while worth and cost differ by less."""
@@ -29,6 +29,8 @@ MOST_SEEN = 100
 """When so many are known each counts half: what users did long ago is forgotten."""
 LEAST_USED_PERCENT = 50
 """Leases are counted with half of what they book at the least, whatever their users did."""
+MOST_PIECES = 1000
+"""How many pieces of time are judged in the time for which what is seen counts."""
 MOST_MOVES = 100
 
 
@@ -49,6 +51,11 @@ class SteeringRules:
     step_percent: int = 10
     every_s: int = 3600
     memory_s: int = 2 * 86_400
+
+    @property
+    def piece_s(self) -> int:
+        """How long the pieces of time are that are judged by themselves."""
+        return min(HOUR_S, max(self.every_s, self.memory_s // MOST_PIECES))
 
     def __post_init__(self) -> None:
         if not 0 <= self.lowest_percent <= self.start_percent <= self.highest_percent <= 100:
@@ -85,9 +92,9 @@ class AdaptiveShare:
         self._waiting = self._held = self._busy = 0
         """Means that forget, in millionths: jobs that wait, jobs that a lease has held up, and the part of
         the time in which any waits."""
-        self._hours: deque[tuple[int, int, int]] = deque()
-        """Hours that are not judged yet: when, how many waited then, and how many had come."""
-        self._next_hour_s = 0
+        self._pieces: deque[tuple[int, int, int]] = deque()
+        """Pieces that are not judged yet: when, how many waited then, and how many had come."""
+        self._next_piece_s = 0
         self._leases = self._booked = self._spent = 0
 
     @property
@@ -122,14 +129,16 @@ class AdaptiveShare:
         return self._move(units, now_s)
 
     def _look_back(self, waiting: int, came: int, now_s: int) -> None:
-        """Hours that can be judged by now: how many jobs waited then, or came before nobody did any more."""
-        while self._hours and (not waiting or now_s - self._hours[0][0] >= HINDSIGHT_S):
-            _, waited, had_come = self._hours.popleft()
+        """Pieces that can be judged by now: how many jobs waited then, or came before nobody did any more."""
+        piece_s = self.rules.piece_s
+        hindsight_s = max(piece_s, self.rules.memory_s // 2)
+        while self._pieces and (not waiting or now_s - self._pieces[0][0] >= hindsight_s):
+            _, waited, had_come = self._pieces.popleft()
             held = waited + came - had_come if waited else 0
-            self._held = self._drawn(self._held, held, HOUR_S)
-        if now_s >= self._next_hour_s:
-            self._next_hour_s = now_s + HOUR_S
-            self._hours.append((now_s, waiting, came))
+            self._held = self._drawn(self._held, held, piece_s)
+        if now_s >= self._next_piece_s:
+            self._next_piece_s = now_s + piece_s
+            self._pieces.append((now_s, waiting, came))
 
     def ended(self, booked: int, used: int) -> None:
         """A lease is over that had booked so many unit-seconds, and has used so many."""

@@ -39,9 +39,14 @@ def uniform_images(count: int, *, size_bytes: int = THESIS_IMAGE_BYTES) -> Image
     return _numbered((1,) * count, size_bytes)
 
 
-def skewed_images() -> ImageShares:
+def skewed_images(*, size_bytes: int = THESIS_IMAGE_BYTES) -> ImageShares:
     """Section 8.3 of the thesis: 7 images of 10 % each and 30 of 1 % each, of 600 MB."""
-    return _numbered((10,) * 7 + (1,) * 30, THESIS_IMAGE_BYTES)
+    return _numbered((10,) * 7 + (1,) * 30, size_bytes)
+
+
+def shared_images(weights: tuple[int, ...], *, size_bytes: int = THESIS_IMAGE_BYTES) -> ImageShares:
+    """An image for each weight."""
+    return _numbered(weights, size_bytes)
 
 
 def _numbered(weights: tuple[int, ...], size_bytes: int) -> ImageShares:

@@ -46,6 +46,8 @@ class DiskUsageParameters:
                 f"reservations of {self.nodes_low} to {self.nodes_high} instances do not "
                 f"fit {self.nodes * self.slots_per_node} slots"
             )
+        if not 0 <= self.spread <= 1:
+            raise ValueError(f"a spread of {self.spread}: from 0 to 1")
         if self.transfer_s * self.nodes_high >= self.length_s:
             raise ValueError(f"{self.length_s} s are too short for the largest reservation")
 

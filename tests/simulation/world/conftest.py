@@ -64,8 +64,15 @@ class Case:
         return FiniteWorld(self.setup, self.nodes, self.trace, self.faults).run()
 
 
+MOST_NODES = 16
+
+
 def random_rules(random: Random) -> SuspensionRules:
+    # What is drawn here leaves all else as it would be drawn without it.
+    beside = Random(str(random.getstate()[1][:4]))
+    percents = [beside.choice([100, 100, 50, 300]) for _ in range(MOST_NODES)]
     return SuspensionRules(
+        node_percents=tuple(percents) if beside.random() < 0.5 else (),
         is_allowed=random.random() < 0.8,
         disk_bytes_per_s=random.choice([None, 1 << 20, 1 << 20, 3 << 20]),
         is_serialised=random.random() < 0.7,

@@ -155,18 +155,23 @@ def overhead_s(case: Case, workspace: Workspace) -> int:
 
 def test_what_is_suspended_is_written_whole_and_what_is_resumed_is_read_whole(worlds: Worlds) -> None:
     for seed, case, outcome in worlds():
-        is_serialised = case.setup.suspension.is_serialised
         for done in outcome.done:
             length_s = overhead_s(case, outcome.workspaces[done.workspace])
             for before, after in pairwise(done.segments):
                 where = f"seed {seed}: {before} {after}"
                 assert before.end_s <= after.start_s, where
-                assert before.suspend_s >= length_s * most_instances(before, is_serialised), where
-                assert after.resume_s >= length_s * most_instances(after, is_serialised), where
+                assert before.suspend_s >= longest_s(case, before, length_s), where
+                assert after.resume_s >= longest_s(case, after, length_s), where
 
 
-def most_instances(segment: Segment, is_serialised: bool) -> int:
-    return max(share.instances for share in segment.shares) if is_serialised else 1
+def longest_s(case: Case, segment: Segment, length_s: int) -> int:
+    """On the node that takes longest, each at its own speed."""
+    rules = case.setup.suspension
+    return max(
+        -(-100 * length_s // (rules.node_percents[share.node] if rules.node_percents else 100))
+        * (share.instances if rules.is_serialised else 1)
+        for share in segment.shares
+    )
 
 
 def test_a_nodes_disk_writes_or_reads_one_thing_at_a_time(worlds: Worlds) -> None:

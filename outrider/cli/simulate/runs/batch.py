@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from outrider.cli.errors import InputError
+from outrider.cli.simulate.runs.suspending import OPTIONS as SUSPENDING
 
 if TYPE_CHECKING:
     from outrider.core.model import Node
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 _WORLD_ONLY = {
     "profile": "--profile", "link": "--link-mbit", "shared_link": "--shared-link", "pool": "--pool",
     "keep": "--keep", "evict": "--evict", "reuse": "--reuse", "push_back": "--push-back",
-    "shipping": "--shipping", "yielding": "--yielding", "fail": "--fail", "slow": "--slow",
+    "shipping": "--shipping", "yielding": "--yielding", "slowdown": "--slowdown",
+    "fail": "--fail", "slow": "--slow",
+    **SUSPENDING,
 }  # fmt: skip
 _BATCH_ONLY = {"batch_system": "--batch-system", "order": "--order", "delay": "--delay"}
 

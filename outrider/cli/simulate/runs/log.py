@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outrider.cli.errors import InputError
+from outrider.cli.simulate.runs.suspending import OPTIONS as SUSPENDING
 from outrider.sim.results.report import RunReport, batch_report
 from outrider.sim.workload.formats.convert import Form, form_of, read_trace
 from outrider.sim.workload.trace import Trace
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 _SITE_ONLY = {
     "profile": "--profile", "link": "--link-mbit", "shared_link": "--shared-link", "pool": "--pool",
     "keep": "--keep", "evict": "--evict", "reuse": "--reuse", "push_back": "--push-back",
-    "shipping": "--shipping", "yielding": "--yielding", "serial": "--serial",
-    "fail": "--fail", "slow": "--slow",
+    "shipping": "--shipping", "yielding": "--yielding", "slowdown": "--slowdown", "serial": "--serial",
+    "fail": "--fail", "slow": "--slow", **SUSPENDING,
 }  # fmt: skip
 
 

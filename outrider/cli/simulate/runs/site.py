@@ -13,6 +13,7 @@ from outrider.cli.errors import InputError
 from outrider.cli.quantities import size_bytes
 from outrider.cli.simulate.runs.batch import batch_site, check_batch, said_mode
 from outrider.cli.simulate.runs.log import RunResult
+from outrider.cli.simulate.runs.suspending import suspends_the_serial_alone, with_suspension
 from outrider.core.besteffort.board import Yielding
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.model import Image, Node, Resources
@@ -38,6 +39,8 @@ def run_site(arguments: argparse.Namespace, trace: Trace | None = None) -> RunRe
             arguments.workload, limit=arguments.limit, images=images, is_serial=bool(arguments.serial)
         )
     nodes = _nodes(arguments, trace)
+    setup = with_suspension(setup, arguments, nodes)
+    trace = suspends_the_serial_alone(trace, arguments)
     playable, never_fit = _playable(trace, setup, nodes)
     name = Path(arguments.workload).name
     try:
@@ -73,8 +76,11 @@ def site_setup(arguments: argparse.Namespace) -> Setup:
         setup = replace(setup, has_images=False)
     if arguments.evict and not arguments.keep:
         raise InputError("--evict chooses among images that are kept: say how much with --keep")
+    if arguments.slowdown and arguments.images == "none":
+        raise InputError("--slowdown is of virtual machines: with --images none there are none; leave it out")
     changes: dict[str, object] = {
         "rate_bytes_per_s": arguments.link,
+        "slowdown_percent": arguments.slowdown,
         "best_effort_percent": arguments.shared_link,
         "pool_bytes": arguments.pool,
         "keep_bytes": arguments.keep,

@@ -113,6 +113,52 @@ def test_every_parameter_of_the_mixed_generator_is_taken(tmp_path: Path) -> None
         assert start_s == -(-(each.at_s + 40) // 30) * 30 <= 7200 + 30
 
 
+def test_every_parameter_of_the_other_generators_is_taken(tmp_path: Path) -> None:
+    disk, feasible = tmp_path / "disk.jsonl", tmp_path / "feasible.jsonl"
+    images = ("--image-shares", "1,0,3", "--image-size", "1GB")
+
+    assert main([
+        "sim", "generate", "disk", "-o", str(disk), *images, "--reservations", "40",
+        "--reservation-nodes", "2-3", "--length", "7200", "--mean", "300", "--spread", "0",
+        "--transfer", "20", "--granularity", "50", "--nodes", "4", "--slots", "3",
+    ]) == 0  # fmt: skip
+    assert main([
+        "sim", "generate", "feasible", "-o", str(feasible), *images, "--reservations", "10",
+        "--reservation-nodes", "2-2", "--length", "9000", "--duration", "77", "--window", "60",
+        "--period", "1000", "--tightness", "200-200", "--transfer", "20", "--overhead", "0", "--slots", "4",
+        "--attempts", "5000",
+    ]) == 0  # fmt: skip
+
+    one, other = read_trace(disk), read_trace(feasible)
+    assert [node.capacity["cpus"] for node in one.nodes] == [3] * 4
+    assert (len(one.submissions), len(other.submissions)) == (40, 10)
+    for each in (*one.submissions, *other.submissions):
+        image = each.workspace.image
+        assert image is not None
+        assert (image.uri in ("image-1", "image-3"), image.size_bytes) == (True, 10**9)
+    for each in one.submissions:
+        workspace, start_s = each.workspace, each.workspace.start_s or 0
+        assert (workspace.duration_s, start_s % 50) == (300, 0)
+        assert workspace.instances in (2, 3)
+        # Its own transfers of 20 s come first.
+        assert 40 <= start_s <= 7250
+    for each in other.submissions:
+        start_s = each.workspace.start_s or 0
+        assert (each.workspace.instances, each.workspace.duration_s) == (2, 77)
+        assert start_s % 1000 < 60
+        assert start_s < 9000
+        assert start_s - each.at_s == 2 * 2 * 20
+
+
+def test_a_generator_that_cannot_draw_so_many_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "few.jsonl")
+
+    assert main(["sim", "generate", "feasible", "-o", path, "--slots", "4", "--length", "300"]) == 1
+    assert "reservations could be admitted" in capsys.readouterr().err
+
+
 def test_a_mixture_has_every_row_with_its_part(tmp_path: Path) -> None:
     trace = drawn(tmp_path, "--row", "short,075-100,75-25")
 
@@ -129,7 +175,13 @@ def test_a_mixture_has_every_row_with_its_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [["--work", "5"], ["--reservation-nodes", "3-2"], ["--reservation-nodes", "9-99"]]
+    "line",
+    [
+        ["--work", "5"],
+        ["--reservation-nodes", "3-2"],
+        ["--reservation-nodes", "9-99"],
+        ["--image-shares", "0,0"],
+    ],
 )
 def test_impossible_parameters_are_refused(line: list[str], tmp_path: Path) -> None:
     path = tmp_path / "drawn.jsonl"

@@ -76,6 +76,20 @@ def test_an_hour_is_judged_by_all_who_came_until_nobody_waited() -> None:
     assert share.worth_and_cost(10) == (1000, 2400)
 
 
+def test_a_site_that_moves_its_share_often_judges_short_pieces_soon() -> None:
+    """Twelve wait all the time on four nodes, which costs three. Each piece is known half a minute after it,
+    and counts a quarter: the share still rises after the first one, and falls after the second."""
+    rules = SteeringRules(booked=1000, waiting=1000, every_s=15, memory_s=60)
+    share = AdaptiveShare(rules)
+    known = []
+    for look in range(7):
+        share.look(12, 12, 4, 15 * look)
+        known.append(share.worth_and_cost(4)[1])
+
+    assert known[:5] == [0, 0, 750, 1312, 1734]
+    assert [move.after_percent for move in share.moves] == [60, 70, 60, 50, 40, 30]
+
+
 def test_what_leases_do_not_use_costs_nobody_and_more_of_it_may_be_booked() -> None:
     share = AdaptiveShare(QUICK)
     assert share.booked_percent == 50

@@ -136,7 +136,7 @@ leases: {adaptive: {booked: 1000, waiting: 1000, start: 50%, step: 25%, every: 1
 def test_the_share_falls_while_jobs_wait_and_says_so(tmp_path: Path) -> None:
     """On four nodes eight jobs are held up by a quarter of an hour each, for an hour that is worth one.
 
-    That is known a day later; until then the share has risen.
+    That is known some minutes later; until then the share has risen.
     """
     sandbox = Sandbox(tmp_path, policies=ADAPTIVE)
     sandbox.sleep(10)
