@@ -21,6 +21,7 @@ from testbed.slurm import HEAD
 from tests.daemons.slurm.service.in_machines import MB, said, submit
 from tests.daemons.slurm.service.jobs import ENDED, restarts, seen
 from tests.daemons.slurm.service.switched import SCRATCH, kill, running_on
+from tests.waiting import awaited
 
 SUSPEND, MIGRATE, REQUEUE, NOTHING = "suspend", "migrate", "requeue", "nothing"
 KEEPER, NODE, SERVICE, REBOOT = "keeper", "node's daemon", "service", "reboot"
@@ -161,9 +162,12 @@ class Killings:
         self.site.cluster.clock.sleep(late_s)
         victim = self.random.choice(VICTIMS)
         if victim == KEEPER:
-            pids = [pid for job in self.jobs for pid in keepers(self.site, job.key)]
-            if pids:
-                with suppress(ProcessLookupError):
+            # While a job waits nobody keeps its machine: whoever begins to is killed at once.
+            pids = awaited(
+                lambda: [pid for job in self.jobs for pid in keepers(self.site, job.key)], SECOND_S
+            )
+            with suppress(ProcessLookupError):
+                if pids:
                     os.kill(self.random.choice(pids), signal.SIGKILL)
                     self.killed[victim] += 1
             return
