@@ -242,9 +242,18 @@ class GridEngine:
         self._told_to_save(job)
 
     def resume(self, job: str) -> None:
-        found = self._job(self._snapshot_for(job), job)
+        snapshot = self._snapshot_for(job)
+        found, detail = self._job(snapshot, job), snapshot.details[_number(job)]
         if found.state is JobState.HELD:
             raise Refused(f"job {job} is held, not suspended: release it")
+        machine = context.saved_machine(detail)
+        if found.state in ON_NODES and context.SAVED in detail.context and machine is not None:
+            if self._clock.now_s() - machine.asked_s < PATIENCE_S:
+                raise Unavailable(f"job {job} is still being saved: ask again")
+            # It could not be saved.
+            self._commands.attempt("qmod", "-usj", _number(job))
+            self._commands.ask("qrls", "-h", "s", _number(job))
+            self._commands.ask("qalter", "-dc", context.SAVED, _number(job))
         if found.state is JobState.SUSPENDED:
             if not found.can_save:
                 # A machine has to be led to its node: it waits for that, held.

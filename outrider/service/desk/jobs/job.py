@@ -60,8 +60,6 @@ class JobEntry:
     """Whether the batch system has been told what is wanted now."""
     looks: int = 0
     """How often it was seen since the batch system was told."""
-    suspended_run_s: int | None = None
-    """When the run began that somebody wanted suspended last: it is seen as running for a while."""
     is_left_to_others: bool = False
     """Whether somebody else holds it, although it was released."""
     is_array: bool = False

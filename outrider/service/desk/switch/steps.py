@@ -81,10 +81,8 @@ def order_step(site: Site, entries: Mapping[str, JobEntry], step: DecidedStep, w
             return f"it is {job.state.value}, and was to be suspended"
         reason = f"outrider: suspended by {who}; it goes on when there is room"
         site.todo([suspend_effect(job.key, job.start_s, reason, site.now_s)])
-        entry.suspended_run_s = job.start_s
         site.note("machine", f"job {job.key}", "suspended", f"by {who}", uid=job.uid)
     else:
-        entry.suspended_run_s = None
         site.todo([resume_effect(job.key, site.now_s)])
         site.note("machine", f"job {job.key}", "resumed", f"by {who}", uid=job.uid)
     return ""

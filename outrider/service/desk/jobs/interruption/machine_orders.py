@@ -43,16 +43,15 @@ def _suspend(site: Site, entry: JobEntry, caller: Caller) -> Trouble | None:
         return Trouble(code="conflict", message=words)
     reason = f"outrider: suspended by {caller.user}; outrider resume {job.key} lets it go on"
     site.todo([suspend_effect(job.key, job.start_s, reason, site.now_s)])
-    entry.suspended_run_s = job.start_s
     site.note("machine", f"job {job.key}", "suspended", f"by {caller.user}", uid=job.uid)
     return None
 
 
 def _resume(site: Site, entry: JobEntry, caller: Caller) -> Trouble | None:
     job = entry.job
-    is_on_its_way = job.state is JobState.RUNNING and entry.suspended_run_s == job.start_s
-    if job.state is JobState.SUSPENDED or is_on_its_way:
-        entry.suspended_run_s = None
+    # One that runs may be about to be saved: the batch system knows that, and a service that was killed since
+    # does not. What runs on runs on.
+    if job.state is JobState.SUSPENDED or (job.state is JobState.RUNNING and job.can_save):
         site.todo([resume_effect(job.key, site.now_s)])
         site.note("machine", f"job {job.key}", "resumed", f"by {caller.user}", uid=job.uid)
         return None

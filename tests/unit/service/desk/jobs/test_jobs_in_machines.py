@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from outrider.rms.base import JobState
+from outrider.rms.twin.faults import Fault
 from outrider.service.answers import JobDetails, Trouble
 from outrider.service.requests import ResumeJob, SuspendJob
 from outrider.service.settings import Settings
@@ -98,6 +99,23 @@ def test_machine_is_suspended_at_its_owners_wish_and_goes_on_at_his_wish(site: S
     assert isinstance(resumed, JobDetails)
     assert state(site, key) is JobState.RUNNING
     assert len(happened(site, key, "running")) == 2
+
+
+def test_machine_goes_on_that_is_asked_to_while_it_is_saved_after_a_restart_of_the_service(
+    site: Sandbox,
+) -> None:
+    key = running(site, MACHINE, memory_mib=MEMORY_MIB)
+
+    site.rms.faults.plan("save", Fault.UNREACHED, Fault.UNREACHED)
+    site.ask(SuspendJob(job=key))
+    meanwhile = state(site, key)
+    site.restart()
+    resumed = site.ask(ResumeJob(job=key))
+    site.sleep(120)
+
+    assert meanwhile is JobState.RUNNING
+    assert isinstance(resumed, JobDetails)
+    assert state(site, key) is JobState.RUNNING
 
 
 @pytest.mark.parametrize("more", ["", YIELDING])
