@@ -20,7 +20,7 @@ from testbed.site import OutriderSite
 from testbed.slurm import HEAD
 from tests.daemons.slurm.service.in_machines import MB, said, submit
 from tests.daemons.slurm.service.jobs import ENDED, restarts, seen
-from tests.daemons.slurm.service.switched import SCRATCH, kill, running_on
+from tests.daemons.slurm.service.switched import SCRATCH, kill, networks, running_on
 from tests.waiting import awaited
 
 SUSPEND, MIGRATE, REQUEUE, NOTHING = "suspend", "migrate", "requeue", "nothing"
@@ -217,9 +217,11 @@ def last_of(words: Sequence[str]) -> int:
 
 def keepers(site: OutriderSite, job: str) -> list[int]:
     """The processes that keep a job's machine, without those that the batch system has begun."""
-    found: dict[int, int] = {}
+    own, found = networks(site), dict[int, int]()
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
+            if os.readlink(path / "ns/net") not in own:
+                continue
             if KEPT_BY.search((path / "cmdline").read_bytes()) is None:
                 continue
             if f"\0SLURM_JOB_ID={job}\0".encode() in (path / "environ").read_bytes():
