@@ -146,10 +146,12 @@ docs: $(READY)
 OF_SERVICE := outrider.service.daemon.life, outrider.service.daemon.world.backends, psycopg, pydantic.v1, \
               uvicorn.protocols.http.h11_impl, fabric
 
+# Found by a path and not by a program, which would take every start of Python a tenth of the time of `outrider`.
+BY_PATH := --config-settings editable_mode=compat
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Outrider needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[sim,test]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check $(BY_PATH) --editable '.[sim,test]'
 	$(BIN)/python -c 'import $(OF_SERVICE)'
 	touch $@
 

@@ -143,6 +143,8 @@ class FileHandle:
         sizes = (ctypes.c_long(0), ctypes.c_long(size_bytes))
         while libc.fallocate(ctypes.c_int(self._fd), ctypes.c_int(KEEP_SIZE), *sizes) != 0:
             failed = ctypes.get_errno()
+            if failed in UNSUPPORTED:
+                raise OSError(failed, f"{os.strerror(failed)}: this file system reserves no room for a file")
             if failed != errno.EINTR:
                 raise OSError(failed, os.strerror(failed))
 

@@ -82,7 +82,7 @@ def kept(keep: Callable[[Keeping], int]) -> int:
     batch system takes the job for over, and the other one ends with it.
     """
     told: list[int] = []
-    below, own = 0, os.getpid()
+    below, own, status = 0, os.getpid(), 0
     over_fd, told_fd = os.pipe()
     os.set_blocking(over_fd, False)
 
@@ -114,10 +114,10 @@ def kept(keep: Callable[[Keeping], int]) -> int:
             return status
         with suppress(BlockingIOError):
             return int(os.read(over_fd, MOST_STATUS_BYTES))
-        said = f"outrider: what keeps the machine was killed ({-status})"
-        print(said, file=sys.stderr, flush=True)  # noqa: T201 - a program's word
+        # Nothing is said of it: the length of the output tells the next one how much of it is there.
         if not set(told).isdisjoint(ENDING):
             break
+    print(f"outrider: what keeps the machine was killed ({-status})", file=sys.stderr)  # noqa: T201 - a program's word
     return LOST_STATUS
 
 

@@ -6,7 +6,7 @@ import errno
 import os
 from contextlib import contextmanager
 
-from cachemgr.base.errors import CacheError, DiskFailed, NoDaemon, NoRoom
+from cachemgr.base.errors import BadRequest, CacheError, DiskFailed, NoDaemon, NoRoom
 from cachemgr.base.sizes import in_words
 from cachemgr.machines.qemu.layers import reserved_bytes
 
@@ -45,7 +45,8 @@ def check_room(disks: Sequence[MachineDisk]) -> None:
     try:
         with DaemonClient() as daemon:
             found = daemon.ask("machine-room")
-    except NoDaemon:
+    except (NoDaemon, BadRequest):
+        # Or one that was begun before its programs were replaced, and does not know the question.
         return
     free_bytes, promised_bytes = found["free_bytes"], found["promised_bytes"]
     if not isinstance(free_bytes, int) or not isinstance(promised_bytes, int):

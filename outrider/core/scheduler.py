@@ -90,7 +90,7 @@ class DecidedTogether:
 
 
 class _Review:
-    """Asks the site's policies about plans, and remembers the last one: what they said, and its price."""
+    """Asks the site's policies about plans, and remembers the price of the last one."""
 
     def __init__(
         self, rules: LeaseRules, steering: AdaptiveShare | None, view: CoreSiteView, now_s: int
@@ -100,17 +100,21 @@ class _Review:
         self.price: int | None = None
         self.is_too_dear = False
         self.prices: dict[str, int] = {}
-        self._last: tuple[PlannedLease, str] | None = None
+        self._told: tuple[PlannedLease, str] | None = None
 
     def __call__(self, plan: ReservationPlan) -> str:
-        lease = self._view.lease(plan)
-        if self._last is None or self._last[0] != lease:
-            self._last = lease, self._words(plan, lease)
-        return self._last[1]
+        lease, told = self._view.lease(plan), self._told
+        # When it is asked again, other leases may have moved.
+        self._told = None
+        return told[1] if told is not None and told[0] == lease else self._words(plan, lease)
 
     def unless_refused(self, choice: Choice, plan: ReservationPlan) -> ReservationPlan:
-        """The choice is not made of nodes for what is refused wherever it is."""
-        return plan if self(plan) else choice(plan, self._now_s)
+        """The choice is not made of nodes for what is refused wherever it is. What is chosen is asked about
+        next, and that is known then."""
+        lease = self._view.lease(plan)
+        words = self._words(plan, lease)
+        self._told = lease, words
+        return plan if words else choice(plan, self._now_s)
 
     def _words(self, plan: ReservationPlan, lease: PlannedLease) -> str:
         rules, view, now_s = self._rules, self._view, self._now_s
@@ -331,6 +335,25 @@ class Scheduler:
         for span in entry.spans(from_s):
             self.queue.give_back(entry.fits, entry.need, *span)
         self.book.cancel(name, now_s)
+
+    def choose_nodes_anew(self, name: str, now_s: int) -> tuple[BestEffortRun, ...]:
+        """Give a reservation that has not begun, and needs no image, the nodes whose runs lose least by now;
+        the runs that have new segments. It keeps its time, and no policy is asked again."""
+        entry, book = self.book.entries[name], self.book
+        workspace, start_s = entry.reservation.workspace, entry.reservation.start_s
+        if workspace.image is not None or entry.reservation.pieces or start_s < now_s:
+            raise ValueError(f"reservation {name} has begun, has pieces, or needs its image where it is")
+        for span in entry.spans(now_s):
+            self.queue.give_back(entry.fits, entry.need, *span)
+        book.cancel(name, now_s)
+        holds = hold_nodes(self.board, now_s, start_s)
+        fixed = replace(workspace, start_s=start_s, finish_by_s=None, is_immediate=False)
+        choice = partial(self.choice or partial(gentlest, self.board), now_s=now_s)
+        admission = admit(book, fixed, now_s, tells_earliest=False, choice=choice)
+        give_back(self.board, holds)
+        # What it had until now is free.
+        assert isinstance(admission, ReservationPlan)
+        return self._clear(name, (), (), now_s)
 
     def node_failed(self, name: str, now_s: int) -> tuple[list[BestEffortRun], list[Reservation]]:
         """A node is gone: the runs that wait again, and the reservations that lost their place.

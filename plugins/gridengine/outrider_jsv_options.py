@@ -12,7 +12,7 @@ REFUSED = {
     "checkpoint": "Grid Engine signals no job: leave checkpoint out",
     "grace": "Grid Engine signals no job: leave grace out",
     "data": "a job in a machine has one image here: leave data out",
-    "role": "a job in a machine has one node here, and so no roles: leave role out",
+    "role": "the machines of a job are alike here, and named vm1, vm2, …: leave role out",
 }
 """Keys of other batch systems, and why they cannot be said here."""
 MOST_OPTIONS, MOST_CHARACTERS, MOST_MEMORY_MIB = 16, 4096, 1 << 24

@@ -159,6 +159,7 @@ class OtherMachines(Companions):
 
     def _hear(self, wait_s: float = 0) -> list[dict[str, object]]:
         """What the others say; who is ready or lost is noted."""
+        self._switch.keep()
         found = self._said.read(wait_s)
         for said in found:
             if said.get("state") == READY:

@@ -97,7 +97,7 @@ def member(machine: Machine, job: BatchJob, environment: Mapping[str, str]) -> i
             machine.resume(agreed=lambda: _agreed(commands, caught, number, token))
         else:
             machine.start(wish)
-        return _kept(machine, commands, caught, number)
+        return _kept(machine, commands, caught, number, switch)
     except (CacheError, OSError) as error:
         return _lost(number, str(error))
     finally:
@@ -150,12 +150,15 @@ def _suspended(machine: Machine, number: int, token: str) -> None:
         write_line(1, {**said, "state": FAILED, "reason": f"{os.uname().nodename}: {error}"})
 
 
-def _kept(machine: Machine, commands: LinesIn, caught: CaughtSignals, number: int) -> int:
+def _kept(
+    machine: Machine, commands: LinesIn, caught: CaughtSignals, number: int, switch: SwitchProcess
+) -> int:
     output, clock = JobOutput(machine, fds=(2, 2)), machine.site.clock
     is_ready, looks, until_s = False, 0, None
     readiness, record = Readiness(machine), machine.status().record
     while True:
         output.pass_on()
+        switch.keep()
         readiness.tell(record.wish, record.state)
         for each in commands.read(LOOK_S):
             if each.get("verb") == END:

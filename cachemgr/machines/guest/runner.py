@@ -174,8 +174,6 @@ echo began >&3
         export OMPI_MCA_orte_default_hostfile="$own/hosts"
         # MPICH would offer others the card by which ssh comes in, where they reach nobody.
         export UCX_NET_DEVICES="$(cat "$own/card")"
-        # It would give up one that is silent for half a minute, while another is being saved.
-        export UCX_TCP_KEEPIDLE="${UCX_TCP_KEEPIDLE:-inf}"
     fi
     [ -z "$HOME" ] || mkdir -p "$HOME" 2>/dev/null
     . "$here/arguments"

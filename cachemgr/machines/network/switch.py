@@ -62,23 +62,33 @@ class SwitchProcess:
     def __init__(self, plan: SwitchPlan, clock: Clock) -> None:
         if len(os.fsencode(f"{plan.folder}/{SWITCH_SOCKET}")) > MOST_PATH_BYTES:
             raise BadRequest(f"{plan.folder} is too long a name for a machine with a network: choose another")
-        outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._plan, self._clock, self._end_fd, self._pid = plan, clock, -1, 0
+        # Kept here, too: one that is begun anew is where the others know it to be.
+        self._outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         # From which of its addresses the others reach a node, it does not know itself.
-        outside.bind(("0.0.0.0", 0))
-        self.port: int = outside.getsockname()[1]
-        inside = _listening(f"{plan.folder}/{SWITCH_SOCKET}")
+        self._outside.bind(("0.0.0.0", 0))
+        self.port: int = self._outside.getsockname()[1]
+        self._inside = _listening(f"{plan.folder}/{SWITCH_SOCKET}")
+        self._begin()
+
+    def _begin(self) -> None:
         until_fd, self._end_fd = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             # The batch system tells every process of a job to end, before its guests have.
             signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
-            os.close(self._end_fd)
             with suppress(BaseException):
-                NetworkSwitch(plan, outside, inside, until_fd, clock).serve()
+                _close_all_but(self._outside.fileno(), self._inside.fileno(), until_fd)
+                NetworkSwitch(self._plan, self._outside, self._inside, until_fd, self._clock).serve()
             os._exit(0)
         os.close(until_fd)
-        outside.close()
-        inside.close()
+
+    def keep(self) -> None:
+        """Begin it anew if it was killed; frames are lost until the others have said where they are."""
+        with suppress(ChildProcessError):
+            if self._end_fd >= 0 and os.waitpid(self._pid, os.WNOHANG)[0]:
+                os.close(self._end_fd)
+                self._begin()
 
     def close(self) -> None:
         if self._end_fd >= 0:
@@ -87,6 +97,16 @@ class SwitchProcess:
             with suppress(ProcessLookupError, ChildProcessError):
                 os.kill(self._pid, signal.SIGKILL)
                 os.waitpid(self._pid, 0)
+            self._outside.close()
+            self._inside.close()
+
+
+def _close_all_but(*fds: int) -> None:
+    """What the process above it has opened is none of its business: a pipe would not end with that one."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in fds:
+            with suppress(OSError):
+                os.close(int(name))
 
 
 class NetworkSwitch:

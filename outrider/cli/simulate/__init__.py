@@ -8,8 +8,8 @@ from outrider.cli.arguments import Parser, Subparsers
 from outrider.cli.errors import InputError
 
 MODULES = (
-    "demo", "table", "figure", "options", "run", "savings", "switch", "leases", "sweep", "convert",
-    "generate",
+    "demo", "table", "figure", "options", "run", "savings", "switch", "consolidation", "leases", "sweep",
+    "convert", "generate",
 )  # fmt: skip
 """Commands, each in a module of its name. Who asks for one waits for that alone."""
 

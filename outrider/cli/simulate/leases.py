@@ -27,6 +27,7 @@ reservations; all rows of a table have the same draws. What follows ± is half o
 systems
   suspend     virtual machines, suspended before a reservation and resumed after it
   migrate     the same; resumed on other nodes where that is sooner
+  late        as suspend; a reservation's nodes are chosen anew two minutes before it (without images)
   whole       jobs, begun only where they end before a reservation; nobody is disturbed
   checkpoint  jobs that save themselves: what was not saved is done again
   requeue     jobs that are killed for a reservation that was accepted later, and begun anew
@@ -36,6 +37,7 @@ policies
   hour-share=N  reservations have N % of each hour at most
   protect=N     while the predicted mean bounded slowdown of best effort stays below N
   adaptive=N    a share that follows what is worth more, if an hour of a waiting job costs N hours of a node
+  hindsight=N   of what they ask for N % at most was used in a run without them: who knows what will happen
   overbook=N    beyond the machine, for the time of no-shows; a promise is broken with N % at most
 users
   steadfast     ask once                      falling-back  hand in the same as best effort if refused
@@ -81,6 +83,8 @@ def add(commands: Subparsers) -> None:
     runs = parser.add_argument_group("runs and output")
     runs.add_argument("--seeds", type=positive, default=DEFAULT_SEEDS, metavar="N",
                       help="draws of each row (default: %(default)s)")  # fmt: skip
+    runs.add_argument("--against", metavar="POLICY",
+                      help="adds worth_gain: the worth less that with this one, draw by draw")  # fmt: skip
     runs.add_argument("--first-seed", type=positive, default=1, metavar="N", help="default: %(default)s")
     runs.add_argument("--workers", type=positive, metavar="N", help="processes (default: one for each core)")
     add_form_options(parser, what="the rows")
@@ -90,7 +94,7 @@ def add(commands: Subparsers) -> None:
 def _add_site(parser: Parser, many: str) -> None:
     group = parser.add_argument_group("site")
     group.add_argument("--system", action="append", metavar="SYSTEM",
-                       choices=("suspend", "migrate", "whole", "checkpoint", "requeue", "plain"),
+                       choices=("suspend", "migrate", "late", "whole", "checkpoint", "requeue", "plain"),
                        help=f"{many} (default: suspend)")  # fmt: skip
     group.add_argument("--policy", action="append", metavar="POLICY",
                        help=f"{many} (default: none, all, hour-share=25, protect=20)")  # fmt: skip
@@ -170,13 +174,17 @@ def leases(arguments: argparse.Namespace) -> None:
     if arguments.picture:
         check_picture(arguments.picture)
     from outrider.sim.leases.experiment import run_cases
+    from outrider.sim.leases.systems import check
 
     try:
         wanted = cases(arguments)
+        for case in wanted if arguments.against else ():
+            check(case.system, arguments.against)
         with progress("leases") as on_progress:
             rows = run_cases(
                 wanted,
                 seeds=range(arguments.first_seed, arguments.first_seed + arguments.seeds),
+                against=arguments.against,
                 workers=arguments.workers,
                 on_progress=on_progress,
             )
@@ -223,13 +231,14 @@ def screen(rows: list[LeaseRow]) -> str:
         case, found = row.case, row.metrics
         shares = found["suspending"].mean + found["resuming"].mean
         who = case.users if case.premium_percent == 50 else f"{case.users} {case.premium_percent}"
+        gain = f"   worth {_told(row, 'worth_gain', 1)} more" if "worth_gain" in found else ""
         lines.append(
             f"{case.system:<11}{case.policy:<15}{who:<14}{case.injection.name:<16}"
             f"{_told(row, 'acceptance', 0):>11} %{_told(row, 'slowdown', 1):>16}"
             f"{_told(row, 'slowdown_ratio', 2):>14}{_told(row, 'wait_h', 1):>12} h"
             f"{_told(row, 'served', 1):>11} %{found['idle'].mean:>7.1f}{found['leased'].mean:>7.1f}"
             f"{found['best_effort'].mean:>6.1f}{shares:>7.2f}{found['lost'].mean:>6.2f}"
-            f"{found['transferring'].mean:>6.1f}"
+            f"{found['transferring'].mean:>6.1f}{gain}"
         )
     return "\n".join(lines)
 

@@ -73,15 +73,15 @@ def show(arguments: argparse.Namespace) -> None:
     with progress(f"table {arguments.name}") as on_progress:
         report = measured(arguments, on_progress)
     if arguments.json:
-        from outrider.cli.simulate.table_data import report_data
+        from outrider.cli.simulate.tables.data import report_data
 
         print_json(report_data(report))
     elif arguments.csv:
-        from outrider.cli.simulate.table_data import CSV_HEADER, report_rows
+        from outrider.cli.simulate.tables.data import CSV_HEADER, report_rows
 
         print_csv(CSV_HEADER, report_rows(report))
     else:
-        from outrider.cli.simulate.table_text import report_text
+        from outrider.cli.simulate.tables.text import report_text
 
         print(report_text(report))
 

@@ -43,7 +43,8 @@ class LeaseCase:
 class LeaseRow:
     """The draws of one case: every metric as a mean with a 95 % interval.
 
-    `slowdown_ratio` and `completion_ratio` compare with the same system, jobs and draw without reservations.
+    `slowdown_ratio` and `completion_ratio` compare with the same system, jobs and draw without reservations,
+    `worth_gain` is the worth less that of another policy with the same users and draw, if one was named.
     """
 
     case: LeaseCase
@@ -90,22 +91,30 @@ def run_cases(
     cases: Sequence[LeaseCase],
     *,
     seeds: Sequence[int],
+    against: str | None = None,
     workers: int | None = None,
     on_progress: Progress | None = None,
 ) -> list[LeaseRow]:
-    """Every case with every seed, and once without reservations what that is compared with."""
+    """Every case with every seed, and what that is compared with: no reservations, and maybe a policy."""
     wanted: dict[LeaseCase, None] = {}
     for case in cases:
         for seed in seeds:
-            for each in (replace(case, seed=seed), alone(replace(case, seed=seed))):
-                wanted[each] = None
+            own = replace(case, seed=seed)
+            wanted[own] = wanted[alone(own)] = None
+            if against is not None:
+                wanted[replace(own, policy=against)] = None
     order = list(wanted)
     found = in_parallel(run_case, [(each,) for each in order], workers=workers, on_progress=on_progress)
     measured = dict(zip(order, found, strict=True))
-    return [row_of(case, seeds, measured) for case in cases]
+    return [row_of(case, seeds, measured, against) for case in cases]
 
 
-def row_of(case: LeaseCase, seeds: Sequence[int], measured: dict[LeaseCase, LeaseMeasures]) -> LeaseRow:
+def row_of(
+    case: LeaseCase,
+    seeds: Sequence[int],
+    measured: dict[LeaseCase, LeaseMeasures],
+    against: str | None = None,
+) -> LeaseRow:
     own = [measured[replace(case, seed=seed)] for seed in seeds]
     others = [measured[alone(replace(case, seed=seed))] for seed in seeds]
     metrics = {name: estimate([float(getattr(each, name)) for each in own]) for name in METRICS}
@@ -114,6 +123,10 @@ def row_of(case: LeaseCase, seeds: Sequence[int], measured: dict[LeaseCase, Leas
     metrics["completion_ratio"] = estimate(
         [mine.all_best_effort_h / other.all_best_effort_h for mine, other in pairs]
     )
+    if against is not None:
+        rivals = [measured[replace(case, seed=seed, policy=against)] for seed in seeds]
+        gains = [mine.worth - rival.worth for mine, rival in zip(own, rivals, strict=True)]
+        metrics["worth_gain"] = estimate(gains)
     return LeaseRow(case=case, seeds=len(own), metrics=metrics)
 
 

@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | `suspend` | virtual machines | suspended before it, resumed after it on the same nodes |
 | `migrate` | virtual machines | the same, on other nodes where that is sooner |
+| `late` | virtual machines | as `suspend`; its nodes are chosen anew shortly before it begins |
 | `whole` | jobs | begun only where they end before it; who runs is not disturbed |
 | `checkpoint` | jobs that save themselves | as `suspend`; what was not saved is done again |
 | `requeue` | jobs of a batch system that Outrider orders | killed for it, and begun anew |
@@ -13,6 +14,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from re import fullmatch
 
 from outrider.core.besteffort.jobs.schedule import ScheduleRules
 from outrider.core.besteffort.suspension import SuspensionRules
@@ -23,15 +25,18 @@ from outrider.core.model import Reservation
 from outrider.core.scheduler import LeaseRules
 from outrider.sim.batch.site import BatchSite, RunningJob
 from outrider.sim.batch.turns import LEAD, Starter
+from outrider.sim.leases.hindsight import AcceptNamed, idle_enough
 from outrider.sim.leases.users import Lessees
 from outrider.sim.setup import MEGABYTE, Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission
 from outrider.sim.world import EventOrder, Simulation
 
-SYSTEMS = ("suspend", "migrate", "whole", "checkpoint", "requeue", "plain")
+SYSTEMS = ("suspend", "migrate", "late", "whole", "checkpoint", "requeue", "plain")
 JOB_SYSTEMS = ("requeue", "plain")
-STANDBY_SYSTEMS = ("suspend", "migrate")
-POLICIES = ("all", "none", "hour-share=N", "protect=N", "adaptive=N", "overbook=N")
+VIRTUAL_SYSTEMS = ("suspend", "migrate", "late")
+POLICIES = ("all", "none", "hour-share=N", "protect=N", "adaptive=N", "overbook=N", "hindsight=N")
+CHOSEN_S = 120
+"""How long before it begins a reservation's nodes are chosen anew: what runs there has to be written."""
 STANDBY_LATER_S = 600
 """How much later than it was wanted one on standby may begin: best effort has to leave first."""
 
@@ -66,13 +71,16 @@ class LeasePolicy:
     rules: LeaseRules
     risk_percent: int | None = None
     """How likely it may be that the promise of a lease on standby is broken; None: there is no standby."""
+    hindsight_percent: int | None = None
+    """Of what it accepts, how much jobs would have used at the most; None: it does not know that."""
 
 
 def policy_of(name: str) -> LeasePolicy:
     """`hour-share=25` has leases on 25 % of each hour at most, `protect=20` keeps the predicted mean bounded
     slowdown of best effort at 20 or below, `adaptive=10` moves the share of leases by what is worth more if
-    an hour in which a job waits costs what ten hours of a node in a lease bring, and `overbook=5` puts leases
-    on standby whose promise is broken with a probability of 5 % at most."""
+    an hour in which a job waits costs what ten hours of a node in a lease bring, `overbook=5` puts leases
+    on standby whose promise is broken with a probability of 5 % at most, and `hindsight=30` knows what jobs
+    do without leases, and accepts those for which they leave 70 % idle of what is asked for."""
     kind, _, value = name.partition("=")
     if name == "all":
         return LeasePolicy(rules=LeaseRules(is_moving=True))
@@ -81,14 +89,22 @@ def policy_of(name: str) -> LeasePolicy:
     number = int(value) if value.isascii() and value.isdigit() else 0
     if kind == "hour-share" and 0 < number <= 100:
         return LeasePolicy(rules=LeaseRules(is_moving=True, admission=(HourShare(number),)))
-    if kind == "protect" and number:
-        return LeasePolicy(rules=LeaseRules(is_moving=True, admission=(ProtectBestEffort(100 * number),)))
+    if kind == "protect" and (most := hundredths_of(value)):
+        return LeasePolicy(rules=LeaseRules(is_moving=True, admission=(ProtectBestEffort(most),)))
     if kind == "adaptive" and 0 < number <= 10_000:
         steering = SteeringRules(booked=1000, waiting=1000 * number)
         return LeasePolicy(rules=LeaseRules(is_moving=True, steering=steering))
+    if kind == "hindsight" and value.isascii() and value.isdigit() and number <= 100:
+        return LeasePolicy(rules=LeaseRules(is_moving=True), hindsight_percent=number)
     if kind == "overbook" and 2 <= number <= 50:
         return LeasePolicy(rules=LeaseRules(is_moving=True), risk_percent=number)
     raise ValueError(f"policy {name!r}: choose from {', '.join(POLICIES)}")
+
+
+def hundredths_of(value: str) -> int:
+    """Of 20 or 1.25; 0 for what is no such number."""
+    found = fullmatch(r"([0-9]{1,6})(?:\.([0-9]{1,2}))?", value)
+    return 100 * int(found[1]) + int((found[2] or "").ljust(2, "0")) if found else 0
 
 
 def suspension(system: str, terms: SystemTerms) -> SuspensionRules:
@@ -96,7 +112,7 @@ def suspension(system: str, terms: SystemTerms) -> SuspensionRules:
     if system == "checkpoint":
         # Between two checkpoints, on average half of what was done since the last one is done again.
         return SuspensionRules(restart_s=terms.checkpoint_s // 2, least_run_s=terms.checkpoint_s)
-    if system not in ("suspend", "migrate"):
+    if system not in VIRTUAL_SYSTEMS:
         return SuspensionRules(is_allowed=False)
     return SuspensionRules(
         disk_bytes_per_s=terms.write_mb_per_s * MEGABYTE,
@@ -118,19 +134,32 @@ def check(system: str, policy: str) -> None:
         raise ValueError(
             f"policy {policy} predicts a queue that Outrider keeps; system {system} has a batch system's"
         )
-    if found.risk_percent is not None and system not in STANDBY_SYSTEMS:
+    if found.risk_percent is not None and system not in VIRTUAL_SYSTEMS:
         raise ValueError(
-            f"policy {policy} needs best effort that leaves within minutes: use {', '.join(STANDBY_SYSTEMS)}"
+            f"policy {policy} needs best effort that leaves within minutes: use {', '.join(VIRTUAL_SYSTEMS)}"
         )
 
 
 def site(system: str, policy: str, terms: SystemTerms, trace: Trace, users: Lessees) -> Simulation:
     """A site of that kind, with its workload, ready to run."""
     check(system, policy)
+    if system == "late" and terms.has_images:
+        raise ValueError("system late chooses nodes when images would have to be there: leave out images")
     meant = policy_of(policy)
+    if meant.hindsight_percent is not None:
+        jobs = tuple(each for each in trace.submissions if each.workspace.is_best_effort)
+        before = site(
+            system,
+            "none",
+            terms,
+            replace(trace, submissions=jobs),
+            Lessees(model=users.model, seed=users.seed),
+        )
+        names = idle_enough(before.run(), trace.submissions, meant.hindsight_percent)
+        meant = replace(meant, rules=replace(meant.rules, admission=(AcceptNamed(names),)))
     setup = Setup(
         has_images=terms.has_images,
-        slowdown_percent=terms.slowdown_percent if system in ("suspend", "migrate") else 0,
+        slowdown_percent=terms.slowdown_percent if system in VIRTUAL_SYSTEMS else 0,
         suspension=suspension(system, terms),
         leases=meant.rules,
     )
@@ -139,16 +168,22 @@ def site(system: str, policy: str, terms: SystemTerms, trace: Trace, users: Less
     if system == "plain":
         return LeaseBatchSite(setup, trace, users, LEAD["slurm"], keeps_jobs=True)
     overbooking = None if meant.risk_percent is None else Overbooking(meant.risk_percent)
-    return LeaseSite(setup, trace, users, overbooking)
+    return LeaseSite(setup, trace, users, overbooking, is_late=system == "late")
 
 
 class LeaseSite(Simulation):
     """A simulated site whose reservations are asked for by users who react to answers."""
 
     def __init__(
-        self, setup: Setup, trace: Trace, users: Lessees, overbooking: Overbooking | None = None
+        self,
+        setup: Setup,
+        trace: Trace,
+        users: Lessees,
+        overbooking: Overbooking | None = None,
+        *,
+        is_late: bool = False,
     ) -> None:
-        self.users, self.overbooking = users, overbooking
+        self.users, self.overbooking, self._is_late = users, overbooking, is_late
         self._standbys: dict[str, PlannedLease] = {}
         super().__init__(setup, trace.nodes, trace)
 
@@ -205,6 +240,17 @@ class LeaseSite(Simulation):
         self.overbooking.note_standby(was_broken=was_broken)
         self.users.stories[name].stood_by(was_broken=was_broken)
         del self._standbys[name]
+
+    def _expect(self, reservation: Reservation, submission: TraceSubmission) -> None:
+        super()._expect(reservation, submission)
+        if self._is_late and self.now_s < reservation.start_s - CHOSEN_S:
+            at_s = reservation.start_s - CHOSEN_S
+            self._at(at_s, EventOrder.SUBMIT, self._choose_anew, reservation)
+
+    def _choose_anew(self, reservation: Reservation) -> None:
+        if self._entry(reservation) is not None:
+            name = reservation.workspace.name
+            self._accepted(name, self.scheduler.choose_nodes_anew(name, self.now_s))
 
     def _reservation_ends(self, reservation: Reservation, start_s: int | None = None) -> None:
         if self.overbooking is not None and self._entry(reservation) is not None:

@@ -35,10 +35,12 @@ def draw_leases(rows: Sequence[LeaseRow], path: str | os.PathLike[str]) -> None:
                 label=kind,
                 capsize=2,
             )
+        axes.set_ylim(bottom=0)
         axes.set_ylabel(label)
         axes.set_xticks(range(len(groups)), groups)
         grid(axes)
-    figure.axes[0].legend()
+    # Above the panels, so that it covers no bar.
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
     save(figure, path)
 
 

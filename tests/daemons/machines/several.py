@@ -140,6 +140,15 @@ class SeveralMachines(StandIn):
         found = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
         return [int(word) for word in found.stdout.split()]
 
+    def switches(self, keeper: int) -> list[int]:
+        """What a keeper has forked and not begun as another program."""
+
+        def line_of(pid: int) -> bytes:
+            return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+        words = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+        return [int(word) for word in words if line_of(int(word)) == line_of(keeper)]
+
     def at(self, node: Path) -> Path:
         return node / f"outrider-{UID}" / f"job-{KEY}"
 

@@ -151,7 +151,8 @@ def test_keeper_that_is_killed_is_begun_again_and_finds_its_machine(job: StandIn
     assert generation == 1
     assert (status, state, asked) == (0, "suspended", "requeuehold 7\n"), job.output.read_text()
     assert last == 0, job.output.read_text()
-    assert job.output.read_text().count("what keeps the machine was killed (9)") == 2
+    # The length of the output is how much of it is there.
+    assert "outrider:" not in job.output.read_text()
     # What was passed on and not yet noted comes twice.
     numbers = [line for line in job.output.read_text().splitlines() if line.isdigit()]
     assert list(dict.fromkeys(numbers)) == [str(number) for number in range(1, LAST + 1)]

@@ -109,6 +109,7 @@ def victims(job: SeveralMachines, first: int) -> dict[str, list[int]]:
     return {
         "first": [first],
         "other": job.keepers()[:1],
+        "switch": job.switches(first)[:1],
         "qemu": [pid for found in job.qemus() for pid in found if pid not in (first, *job.keepers())][-1:],
     }
 
@@ -122,8 +123,8 @@ def test_whoever_is_killed_meanwhile_all_go_on_or_all_begin_anew(
     job = several(engine, linux, 3, 150)
     process = job.start()
     job.wait_until_beyond(15)
-    kind = ("first", "other", "qemu")[seed % 3]
-    if seed // 3 % 2:
+    kind = ("first", "other", "qemu", "switch")[seed % 4]
+    if seed // 4 % 2:
         # While they are read again.
         assert job.suspended(process) == 0, job.output.read_text()
         process = job.start()

@@ -11,7 +11,7 @@ from outrider.core.model import Workspace
 from outrider.sim.leases.experiment import LeaseCase, run_cases
 from outrider.sim.leases.injection import ALL_INJECTIONS, DAY_S, INSTANCE, Injection, injected, mixed_with
 from outrider.sim.leases.measures import LeaseMeasures, measure_leases
-from outrider.sim.leases.systems import SYSTEMS, LeaseBatchSite, SystemTerms, site
+from outrider.sim.leases.systems import SYSTEMS, LeaseBatchSite, SystemTerms, hundredths_of, site
 from outrider.sim.leases.users import Lessees
 from outrider.sim.workload.nodes import uniform_nodes
 from outrider.sim.workload.trace import TraceSubmission
@@ -182,6 +182,44 @@ def test_slowdown_divides_by_the_time_on_a_machine_of_ones_own() -> None:
     assert real.slowdown == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(("system", "segments"), [("suspend", 2), ("late", 1)])
+def test_nodes_are_chosen_anew_where_nothing_runs_by_then(system: str, segments: int) -> None:
+    """Two nodes, both taken for long when the reservation is accepted: the younger job would make way. The
+    older one is over sooner than it said, so that nobody has to, if the nodes are chosen late."""
+    jobs = [job("old", 0, 500, limit_s=5000), job("young", 10, 2000, limit_s=5000)]
+
+    world, who, _ = ran(2, jobs, [lease("l", 20, 1000, 100)], system=system)
+
+    [young] = [run for run in world.outcome.done if run.workspace == "young"]
+    assert len(young.segments) == segments
+    assert who.stories["l"].start_s == 1000
+    assert [(kept.start_s, kept.end_s) for kept in world.outcome.kept] == [(1000, 1100)]
+
+
+def test_by_hindsight_who_would_stop_a_job_is_not_accepted() -> None:
+    """Two nodes, a job on one from 0 to 600. Half of what the second asks for is idle, all for the others."""
+    jobs = [job("j", 0, 600, limit_s=5000)]
+    wishes = [
+        lease("one", 0, 100, 100),
+        lease("two", 0, 300, 100, nodes=2),
+        lease("late", 0, 700, 100, nodes=2),
+    ]
+
+    accepted = {}
+    for percent in (0, 49, 50):
+        _, who, _ = ran(2, jobs, wishes, policy=f"hindsight={percent}")
+        accepted[percent] = sorted(name for name, story in who.stories.items() if story.start_s is not None)
+
+    assert accepted == {0: ["late", "one"], 49: ["late", "one"], 50: ["late", "one", "two"]}
+
+
+@pytest.mark.parametrize(
+    ("value", "hundredths"), [("20", 2000), ("1.5", 150), ("1.05", 105), ("1.", 0), ("x", 0)]
+)
+def test_a_bound_on_the_slowdown_may_have_hundredths(value: str, hundredths: int) -> None:
+    assert hundredths_of(value) == hundredths
+
+
 def test_what_is_killed_is_lost_and_begun_anew() -> None:
     _, _, found = ran(1, [job("j", 0, 300)], [lease("l", 100, 200, 100)], system="requeue")
 
@@ -206,7 +244,13 @@ def test_a_policy_that_needs_outriders_queue_is_refused_beside_another_one() -> 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_system_gives_the_same_answer_twice(system: str) -> None:
     case = LeaseCase(
-        log=LOG, from_day=101, days=2, processors_per_node=8, system=system, users="choosing", images=2
+        log=LOG,
+        from_day=101,
+        days=2,
+        processors_per_node=8,
+        system=system,
+        users="choosing",
+        images=0 if system == "late" else 2,
     )
 
     once, again = (run_cases([case], seeds=[1, 2], workers=1) for _ in range(2))

@@ -128,7 +128,10 @@ class JobManager:
         ours = {job.key for job in sight.jobs if self._is_led(job)}
         for key in [key for key in self.entries if key not in ours]:
             self._forget(self.entries[key])
-        self._placer.look(sight)
+        if ours or self.entries:
+            self._placer.look(sight)
+        else:
+            self._placer.put_off(sight)
         foreign = frozenset(each.name for each in sight.reservations if not each.is_ours)
         for job in sight.jobs:
             if job.reservation is not None:

@@ -55,6 +55,8 @@ class JobPlacer:
         self._occupancy = Occupancy(site)
         self._busy: BusyForecast | None = None
         """None before the first look."""
+        self._put_off: Sight | None = None
+        """The last look, if nobody has wanted to know since what nodes do."""
         self._masks: dict[int, tuple[tuple[str, ...], int]] = {}
         """By its identity, a list of names that many jobs share, and its mask."""
         self._masks_before: dict[int, tuple[tuple[str, ...], int]] = {}
@@ -67,10 +69,18 @@ class JobPlacer:
     @property
     def forecast(self) -> BusyForecast:
         """What is taken of nodes, as far as it is known."""
+        if self._put_off is not None:
+            self.look(self._put_off)
         return self._occupancy.busy
+
+    def put_off(self, sight: Sight) -> None:
+        """What nodes do has been seen anew, and there is no job to find nodes for: with thousands of
+        reservations a service begins sooner if nobody works out when their nodes are busy."""
+        self._put_off = sight
 
     def look(self, sight: Sight) -> None:
         """What nodes do has been seen anew."""
+        self._put_off = None
         self._occupancy.look(sight)
         self._busy = self._occupancy.busy
         self._masks, self._masks_before = {}, self._masks

@@ -20,7 +20,8 @@ from testbed.site import OutriderSite
 from testbed.slurm import HEAD
 from tests.daemons.slurm.service.in_machines import MB, said, submit
 from tests.daemons.slurm.service.jobs import ENDED, restarts, seen
-from tests.daemons.slurm.service.switched import SCRATCH, kill, running_on
+from tests.daemons.slurm.service.switched import SCRATCH, kill, networks, running_on
+from tests.waiting import awaited
 
 SUSPEND, MIGRATE, REQUEUE, NOTHING = "suspend", "migrate", "requeue", "nothing"
 KEEPER, NODE, SERVICE, REBOOT = "keeper", "node's daemon", "service", "reboot"
@@ -161,9 +162,12 @@ class Killings:
         self.site.cluster.clock.sleep(late_s)
         victim = self.random.choice(VICTIMS)
         if victim == KEEPER:
-            pids = [pid for job in self.jobs for pid in keepers(self.site, job.key)]
-            if pids:
-                with suppress(ProcessLookupError):
+            # While a job waits nobody keeps its machine: whoever begins to is killed at once.
+            pids = awaited(
+                lambda: [pid for job in self.jobs for pid in keepers(self.site, job.key)], SECOND_S
+            )
+            with suppress(ProcessLookupError):
+                if pids:
                     os.kill(self.random.choice(pids), signal.SIGKILL)
                     self.killed[victim] += 1
             return
@@ -213,9 +217,11 @@ def last_of(words: Sequence[str]) -> int:
 
 def keepers(site: OutriderSite, job: str) -> list[int]:
     """The processes that keep a job's machine, without those that the batch system has begun."""
-    found: dict[int, int] = {}
+    own, found = networks(site), dict[int, int]()
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
+            if os.readlink(path / "ns/net") not in own:
+                continue
             if KEPT_BY.search((path / "cmdline").read_bytes()) is None:
                 continue
             if f"\0SLURM_JOB_ID={job}\0".encode() in (path / "environ").read_bytes():

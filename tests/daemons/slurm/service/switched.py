@@ -86,13 +86,15 @@ def steps_of(found: dict[str, object]) -> list[dict[str, object]]:
     return steps
 
 
+def networks(site: OutriderSite) -> dict[str, str]:
+    """Whose processes are those of which node: this machine's root sees those of other sites, too."""
+    firsts = {node: Path(site.cluster.from_outside(node, "/")).parent for node in site.cluster.nodes}
+    return {os.readlink(first / "ns/net"): node for node, first in firsts.items()}
+
+
 def running_on(site: OutriderSite, job: str) -> list[str]:
     """On which nodes there is a process for a job's machine, as this machine's root sees them."""
-    names = {}
-    for node in site.cluster.nodes:
-        first = Path(site.cluster.from_outside(node, "/")).parent
-        names[os.readlink(first / "ns/net")] = node
-    found = set()
+    names, found = networks(site), set()
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (path / "cmdline").read_bytes()

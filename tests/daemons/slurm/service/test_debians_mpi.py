@@ -54,7 +54,7 @@ def test_mpi_program_goes_on_when_its_four_machines_were_suspended_and_have_move
 ) -> None:
     site = machines
     image = site.image("mpi.qcow2", 4 * MB)
-    work = f"echo silent for $UCX_TCP_KEEPIDLE\nmpiexec.hydra -launcher ssh -ppn 1 ring {ROUNDS}\n"
+    work = f"mpiexec.hydra -launcher ssh -ppn 1 ring {ROUNDS}\n"
     job = submit(site, image, work, "-c1", f"-N{NODES}", MEMORY, boot="mpi")
     wait_for(site, job, "RUNNING")
     sources = expand(seen(site, job).nodes)
@@ -67,7 +67,6 @@ def test_mpi_program_goes_on_when_its_four_machines_were_suspended_and_have_move
     assert done.state == "COMPLETED", f"{said(site, job)}\n{site.logs()}"
     assert not set(expand(done.nodes)) & set(sources)
     assert BEFORE <= rounds_before < ROUNDS
-    assert lines_of(site, job, "silent") == ["silent for inf"]
     # 1 + 2 + 3 + 4 more in each round: none is missing, none comes twice.
     assert lines_of(site, job, "round") == [f"round {n} {10 * n}" for n in range(1, ROUNDS + 1)]
     assert sorted(lines_of(site, job, "rank")) == RANKS

@@ -84,7 +84,7 @@ echo 3 >/proc/sys/vm/drop_caches
 {READING}
 echo "start ${{SLURM_RESTART_COUNT:-0}}"
 [ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] || exit 0
-i=0; while [ $i -lt COUNT ]; do i=$((i+1)); echo $i; sleep 2; done
+i=0; while [ $i -lt LAST ]; do i=$((i+1)); echo $i; sleep 2; done
 echo 3 >/proc/sys/vm/drop_caches
 {READING}
 echo again
@@ -104,7 +104,7 @@ def test_machine_with_data_yields_comes_back_and_begins_anew_after_its_node_was_
     more = f"#OUTRIDER data: {genes.uri} name=genes digest={genes.digest}\n"
     more += f"#OUTRIDER data: {plain.uri} name=plain digest={plain.digest}\n#OUTRIDER preemptible: suspend\n"
     firm = [fill(site, node) for node in ("n2", "n3", "n4")]
-    job = submit(site, root, READING_AGAIN.replace("COUNT", str(count)), "-c1", "--requeue", more=more)
+    job = submit(site, root, READING_AGAIN.replace("LAST", str(count)), "-c1", "--requeue", more=more)
     wait_until_said(site, job, "5")
 
     answer = reserve(site, "needed", "--nodes=1", "--start=now+75s", "-t15s")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +100,11 @@ class Guest:
         except TimeoutError:
             return None
 
+    def kill(self) -> None:
+        """Its switch, until that is gone."""
+        os.kill(self.switch._pid, signal.SIGKILL)
+        os.waitid(os.P_PID, self.switch._pid, os.WEXITED | os.WNOWAIT)
+
     def close(self) -> None:
         self.switch.close()
         self._card.close()
@@ -128,6 +135,27 @@ def test_frames_reach_whom_they_name_and_all_if_they_name_all(guests: list[Guest
     assert guests[2].received() == b"to one"
     assert [guests[0].received(), guests[1].received()] == [b"to all"] * 2
     assert [each.received(SILENCE_S) for each in guests] == [None] * 3
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_switch_that_is_killed_is_begun_anew_and_found_by_all(guests: list[Guest], number: int) -> None:
+    killed, others = guests[number], [each for each in guests if each.number != number]
+    killed.kill()
+    others[0].send(mac_of(number), b"lost")
+    silent = killed.received(SILENCE_S)
+    killed.switch.keep()
+    heard = []
+    for each in others:
+        # Frames are lost until both know where the other is.
+        for source, target in ((each, killed), (killed, each)):
+            until = 100
+            while until and target.received(0.1) != b"again":
+                source.send(mac_of(target.number), b"again")
+                until -= 1
+            heard.append(until > 0)
+
+    assert silent is None
+    assert heard == [True] * 4
 
 
 def test_guest_cannot_send_as_another(guests: list[Guest]) -> None:

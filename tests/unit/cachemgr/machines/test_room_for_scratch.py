@@ -9,11 +9,13 @@ from typing import ClassVar
 import pytest
 
 from cachemgr.base.disk import FileHandle, RealDisk
-from cachemgr.base.errors import NoDaemon, NoRoom
+from cachemgr.base.errors import BadRequest, NoDaemon, NoRoom
 from cachemgr.machines.qemu.layers import layer_name, make_layers
 from cachemgr.machines.troubles import check_room, disk_trouble
 from cachemgr.machines.wish import MIB, MachineDisk, MachineWish
 
+OLD = (0, 0)
+"""What a daemon of an older version has to say."""
 SCRATCH = MachineDisk("scratch", size_bytes=32 * MIB)
 
 
@@ -32,6 +34,8 @@ class Daemon:
 
     def ask(self, verb: str) -> dict[str, int]:
         self.asked.append(verb)
+        if self.room == OLD:
+            raise BadRequest(f"there is no verb {verb!r}")
         free_bytes, promised_bytes = self.room or (0, 0)
         return {"free_bytes": free_bytes, "promised_bytes": promised_bytes}
 
@@ -90,8 +94,8 @@ def test_scratch_that_is_promised_to_images_is_refused_by_name(daemon: type[Daem
         check_room([SCRATCH])
 
 
-@pytest.mark.parametrize("room", [(40 * MIB, 12 * MIB), None])
-def test_scratch_with_room_or_without_a_daemon_is_left_to_the_disk(
+@pytest.mark.parametrize("room", [(40 * MIB, 12 * MIB), None, OLD])
+def test_scratch_with_room_or_without_a_daemon_that_knows_is_left_to_the_disk(
     daemon: type[Daemon], room: tuple[int, int] | None
 ) -> None:
     daemon.room = room

@@ -55,6 +55,16 @@ def test_every_cost_of_a_system_reaches_the_experiment() -> None:
     )  # fmt: skip
 
 
+def test_worth_is_compared_with_a_policy_draw_by_draw(capsys: pytest.CaptureFixture[str]) -> None:
+    ways = ("--policy", "none", "--policy", "all", "--users", "steadfast", "--against", "all")
+    assert main([*FEW, *ways, "--json"]) == 0
+    none, everything = (row["metrics"] for row in json.loads(capsys.readouterr().out)["rows"])
+
+    assert everything["worth_gain"] == {"mean": 0.0, "error": 0.0, "half_width": 0.0}
+    assert none["worth_gain"]["mean"] == pytest.approx(none["worth"]["mean"] - everything["worth"]["mean"])
+    assert none["worth_gain"]["mean"] != 0
+
+
 def test_picture_has_a_bar_for_each_model_of_users(tmp_path: Path) -> None:
     picture = tmp_path / "leases.svg"
 
@@ -68,6 +78,7 @@ def test_picture_has_a_bar_for_each_model_of_users(tmp_path: Path) -> None:
     [
         (("--policy", "some"), "policy 'some': choose from all, none, hour-share=N, protect=N"),
         (("--system", "plain", "--policy", "protect=5"), "policy protect=5 predicts a queue"),
+        (("--against", "protect=x"), "policy 'protect=x': choose from"),
         (("--from-day", "500"), "no jobs in 2 days from day 500 on"),
     ],
 )

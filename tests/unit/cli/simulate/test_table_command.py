@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.main import main
-from outrider.cli.simulate.table_text import report_text
+from outrider.cli.simulate.tables.text import report_text
 from outrider.sim.experiments.tables import table_of_the_thesis
 
 RUN_TABLE = [sys.executable, "-m", "outrider.cli.main", "sim", "table"]

@@ -72,6 +72,17 @@ def test_image_that_is_there_is_not_brought_again(sandbox: Sandbox) -> None:
     assert all(not pool.fetches for pool in sandbox.pools.values())
 
 
+def test_first_job_beside_reservations_is_led_where_it_can_end(sandbox: Sandbox) -> None:
+    """Nobody has worked out before when nodes are busy: there was no job."""
+    reserved = reserve(sandbox, nodes=3, start="now+20minutes", duration="1h")
+    sandbox.sleep(300)
+    key = sandbox.submit(limit_s=7200, caller=BOB)
+    sandbox.sleep(60)
+
+    assert reserved.nodes == "n[1-3]"
+    assert started_on(sandbox, key) == "n4"
+
+
 def test_jobs_with_one_image_share_one_transfer(sandbox: Sandbox) -> None:
     keys = [sandbox.submit(nodes=1, caller=who) for who in (ALICE, BOB, ALICE)]
     sandbox.sleep(60)
