@@ -90,7 +90,7 @@ class DecidedTogether:
 
 
 class _Review:
-    """Asks the site's policies about plans, and remembers the last one: what they said, and its price."""
+    """Asks the site's policies about plans, and remembers the price of the last one."""
 
     def __init__(
         self, rules: LeaseRules, steering: AdaptiveShare | None, view: CoreSiteView, now_s: int
@@ -100,17 +100,21 @@ class _Review:
         self.price: int | None = None
         self.is_too_dear = False
         self.prices: dict[str, int] = {}
-        self._last: tuple[PlannedLease, str] | None = None
+        self._told: tuple[PlannedLease, str] | None = None
 
     def __call__(self, plan: ReservationPlan) -> str:
-        lease = self._view.lease(plan)
-        if self._last is None or self._last[0] != lease:
-            self._last = lease, self._words(plan, lease)
-        return self._last[1]
+        lease, told = self._view.lease(plan), self._told
+        # When it is asked again, other leases may have moved.
+        self._told = None
+        return told[1] if told is not None and told[0] == lease else self._words(plan, lease)
 
     def unless_refused(self, choice: Choice, plan: ReservationPlan) -> ReservationPlan:
-        """The choice is not made of nodes for what is refused wherever it is."""
-        return plan if self(plan) else choice(plan, self._now_s)
+        """The choice is not made of nodes for what is refused wherever it is. What is chosen is asked about
+        next, and that is known then."""
+        lease = self._view.lease(plan)
+        words = self._words(plan, lease)
+        self._told = lease, words
+        return plan if words else choice(plan, self._now_s)
 
     def _words(self, plan: ReservationPlan, lease: PlannedLease) -> str:
         rules, view, now_s = self._rules, self._view, self._now_s

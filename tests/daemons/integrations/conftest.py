@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -12,6 +11,7 @@ import pytest
 from outrider.cli.main import main
 from testbed.batchcluster import HEAD, BatchCluster
 from testbed.clustersite import ClusterSite
+from tests.needs import lacking
 from tests.repository import ROOT
 
 TOOLS = ROOT / "build/integrations"
@@ -76,12 +76,6 @@ def swept_here(tmp_path: Path) -> tuple[int, str]:
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     assert main(["sim", "sweep", str(tmp_path / "sweep.yaml"), "-o", str(tmp_path / "out")]) == 0
     return len(list((tmp_path / "out").glob("*.json"))), (tmp_path / "out" / "results.csv").read_text()
-
-
-def lacking(what: str) -> None:
-    if "CI" in os.environ:
-        pytest.fail(f"{what}; in CI it must be there")
-    pytest.skip(what)
 
 
 def ran(

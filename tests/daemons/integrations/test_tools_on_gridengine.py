@@ -12,8 +12,9 @@ from testbed.batchcluster import HEAD
 from testbed.gridengine import COMMON
 from testbed.gridenginesite import GridEngineSite, missing, site_cluster
 from tests.daemons.integrations import programs
-from tests.daemons.integrations.conftest import lacking, ran, swept_although_killed, swept_here
+from tests.daemons.integrations.conftest import ran, swept_although_killed, swept_here
 from tests.daemons.integrations.test_tools_on_slurm import LINK_BYTES_PER_S, RATE_BITS_PER_S, TIMINGS
+from tests.needs import lacking
 
 
 @pytest.fixture(scope="module")

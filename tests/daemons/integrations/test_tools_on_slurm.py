@@ -14,7 +14,8 @@ from outrider.cli.installing.slurm.files import SHIPPED
 from testbed.site import OutriderSite, site_cluster
 from testbed.slurm import HEAD
 from tests.daemons.integrations import programs
-from tests.daemons.integrations.conftest import lacking, ran, swept_although_killed, swept_here
+from tests.daemons.integrations.conftest import ran, swept_although_killed, swept_here
+from tests.needs import lacking, need_slurm
 
 RATE_BITS_PER_S = 200_000_000
 LINK_BYTES_PER_S = 22_000_000
@@ -24,8 +25,7 @@ TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconc
 @pytest.fixture(scope="module")
 def site(tools: Path) -> Iterator[OutriderSite]:
     """Two nodes, with the client's filter, since slurmctld sees no environment of srun."""
-    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
-        lacking("needs root and Slurm: apt install slurmctld slurmd slurm-client munge")
+    need_slurm()
     lines = ["CliFilterPlugins=cli_filter/lua"]
     with site_cluster(2, rate_bits_per_s=RATE_BITS_PER_S, slurm_conf_lines=lines) as cluster:
         made = OutriderSite(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -14,9 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from cachemgr.base.clock import SystemClock
+from tests.needs import lacking
 
 START_S = 90
 CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -30,9 +28,7 @@ SIF = "application/vnd.sylabs.sif.layer.v1.sif"
 def need(program: str) -> str:
     found = shutil.which(program, path="/usr/bin:/usr/sbin:/usr/local/bin")
     if found is None:
-        if "CI" in os.environ:
-            pytest.fail(f"needs {program}: apt install {program}")
-        pytest.skip(f"needs {program}")
+        lacking(f"needs {program}: apt install {program}")
     return found
 
 

@@ -148,6 +148,31 @@ def test_time_is_counted_by_what_the_nodes_do() -> None:
     assert found.slowdown == pytest.approx((500 + read_s + 600 - (400 - written_s)) / 600)
 
 
+@pytest.mark.parametrize(
+    ("system", "changes", "suspending_s", "resuming_s"),
+    [
+        ("suspend", {}, 2 * 108, 2 * 54),
+        ("suspend", {"write_s": 5}, 2 * 113, 2 * 54),
+        ("suspend", {"read_s": 7}, 2 * 108, 2 * 61),
+        # One after the other: who is second waits for the first, with its node.
+        ("suspend", {"is_shared": True}, 108 + 216, 54 + 108),
+        ("migrate", {}, 2 * 108, 2 * 54),
+        ("checkpoint", {"checkpoint_s": 200}, 0, 2 * 100),
+    ],
+)
+def test_each_cost_of_suspending_is_counted(
+    system: str, changes: dict[str, int], suspending_s: int, resuming_s: int
+) -> None:
+    """Two jobs on two nodes, which a reservation has from 400 to 500."""
+    terms = replace(SystemTerms(write_mb_per_s=10, read_mb_per_s=20, slowdown_percent=0), **changes)  # type: ignore[arg-type]
+    jobs = [job("j", 0, 600), job("k", 0, 600)]
+
+    _, _, found = ran(2, jobs, [lease("l", 0, 400, 100, nodes=2)], terms=terms, system=system)
+
+    assert found.suspending == pytest.approx(100 * suspending_s / 2000)
+    assert found.resuming == pytest.approx(100 * resuming_s / 2000)
+
+
 def test_slowdown_divides_by_the_time_on_a_machine_of_ones_own() -> None:
     terms = SystemTerms(slowdown_percent=10)
     _, _, virtual = ran(1, [job("j", 0, 600)], [], terms=terms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from testbed.site import OutriderSite, site_cluster
 from testbed.slurm import HEAD
 from tests.daemons.slurm.service.jobs import in_slurm, instances, pins
+from tests.needs import need_slurm
 
 NODES = 4
 RATE_BITS_PER_S = 200_000_000
@@ -28,10 +28,7 @@ TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconc
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
     """Four nodes, or as many as the file names. When all its tests are over, nothing may be left anywhere."""
-    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
-        if "CI" in os.environ:
-            pytest.fail("needs root and Slurm: apt install slurmctld slurmd slurm-client munge")
-        pytest.skip("needs root and Slurm")
+    need_slurm()
     version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
     failed_before = request.session.testsfailed
     nodes = getattr(request.module, "NODES_OF_SITE", NODES)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from tests.daemons.slurm.service.conftest import (
     TIMINGS,
     check_clean,
 )
+from tests.needs import need_slurm
 
 LOWEST, START, HIGHEST, STEP = 10, 50, 90, 10
 POLICIES = """version: 1
@@ -74,10 +74,7 @@ TWENTY_MINUTES = Pace(
 @contextmanager
 def steered(request: pytest.FixtureRequest, pace: Pace) -> Iterator[OutriderSite]:
     """Four nodes under such a policy."""
-    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
-        if "CI" in os.environ:
-            pytest.fail("needs root and Slurm: apt install slurmctld slurmd slurm-client munge")
-        pytest.skip("needs root and Slurm")
+    need_slurm()
     version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
     failed_before = request.session.testsfailed
     with site_cluster(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator
 
@@ -24,6 +23,7 @@ from tests.daemons.slurm.service.conftest import (
 )
 from tests.daemons.slurm.service.failing import kill_service
 from tests.daemons.slurm.service.jobs import ended, output, script, seen, wait_for
+from tests.needs import need_slurm
 
 MB = 1_000_000
 SLEEP = "#!/bin/sh\nwhile [ ! -e $HOME/{name} ]; do sleep 0.2; done\n"
@@ -35,10 +35,7 @@ SCHEDULE = {"queues": ["main"], "backfilling": "easy"}
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
     """Four nodes, whose jobs Outrider starts."""
-    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
-        if "CI" in os.environ:
-            pytest.fail("needs root and Slurm: apt install slurmctld slurmd slurm-client munge")
-        pytest.skip("needs root and Slurm")
+    need_slurm()
     version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
     failed_before = request.session.testsfailed
     with site_cluster(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -21,6 +20,7 @@ from tests.daemons.slurm.service.conftest import (
     check_clean,
 )
 from tests.daemons.slurm.service.jobs import ended, in_slurm, output, script, wait_in_slurm
+from tests.needs import need_slurm
 
 MB = 1_000_000
 POLICIES = "version: 1\nrules: [{name: all}]\nleases: {pricing: {rate: 3600000}}\n"
@@ -30,10 +30,7 @@ POLICIES = "version: 1\nrules: [{name: all}]\nleases: {pricing: {rate: 3600000}}
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
     """Four nodes with prices."""
-    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
-        if "CI" in os.environ:
-            pytest.fail("needs root and Slurm: apt install slurmctld slurmd slurm-client munge")
-        pytest.skip("needs root and Slurm")
+    need_slurm()
     version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
     failed_before = request.session.testsfailed
     with site_cluster(

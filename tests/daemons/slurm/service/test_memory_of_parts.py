@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +19,7 @@ from tests.daemons.slurm.service.conftest import (
 )
 from tests.daemons.slurm.service.jobs import ended, output, script, seen, wait_for, wait_in_slurm
 from tests.daemons.slurm.service.test_parts_of_nodes import asked, cores
+from tests.needs import need_slurm
 
 MB = 1_000_000
 OF_CPU_MIB = 900
@@ -31,10 +31,7 @@ WANTED_MIB = 1_500
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
     """One node."""
-    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
-        if "CI" in os.environ:
-            pytest.fail("needs root and Slurm: apt install slurmctld slurmd slurm-client munge")
-        pytest.skip("needs root and Slurm")
+    need_slurm()
     version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
     failed_before = request.session.testsfailed
     with site_cluster(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +39,7 @@ from tests.daemons.slurm.service.conftest import (
 from tests.daemons.slurm.service.failing import MARK, STATE, kill_service, start_slurmctld
 from tests.daemons.slurm.service.jobs import in_slurm
 from tests.daemons.slurm.service.test_jobs_in_turn import queues
+from tests.needs import need_slurm
 
 COMPLETIONS = "/var/log/slurm/completions"
 RECORDED = ("JobCompType=jobcomp/filetxt", f"JobCompLoc={COMPLETIONS}")
@@ -69,10 +69,7 @@ for node in $nodes; do ip route del blackhole "$node/32"; done
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
     """Four nodes, whose jobs Outrider starts, with prices and a quota, and an account of what has ended."""
-    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
-        if "CI" in os.environ:
-            pytest.fail("needs root and Slurm: apt install slurmctld slurmd slurm-client munge")
-        pytest.skip("needs root and Slurm")
+    need_slurm()
     failed_before = request.session.testsfailed
     with turns_site(os.environ.get("OUTRIDER_SLURM_VERSION") or None) as made:
         yield made

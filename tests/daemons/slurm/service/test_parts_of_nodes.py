@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +21,7 @@ from tests.daemons.slurm.service.conftest import (
     check_clean,
 )
 from tests.daemons.slurm.service.jobs import ended, in_slurm, output, script, seen, wait_for, wait_in_slurm
+from tests.needs import need_slurm
 
 MB = 1_000_000
 HALF = 2
@@ -31,10 +31,7 @@ HALF = 2
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
     """Four nodes whose cores are reserved."""
-    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
-        if "CI" in os.environ:
-            pytest.fail("needs root and Slurm: apt install slurmctld slurmd slurm-client munge")
-        pytest.skip("needs root and Slurm")
+    need_slurm()
     version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
     failed_before = request.session.testsfailed
     with site_cluster(

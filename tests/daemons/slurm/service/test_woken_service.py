@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from testbed.site import OutriderSite, site_cluster
 from testbed.slurm import HEAD
 from tests.daemons.slurm.service.jobs import PATIENCE_S, seen
+from tests.needs import need_slurm
 
 NODES = 3
 RATE_BITS_PER_S = 200_000_000
@@ -21,10 +21,7 @@ JOB = "#!/bin/sh\n{lines}sleep 2\n"
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[OutriderSite]:
-    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
-        if "CI" in os.environ:
-            pytest.fail("needs root and Slurm: apt install slurmctld slurmd slurm-client munge")
-        pytest.skip("needs root and Slurm")
+    need_slurm()
     version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
     with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S, version=version) as cluster:
         made = OutriderSite(cluster, link_bytes_per_s=LINK_BYTES_PER_S, settings={"timings": TIMINGS})

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from outrider.cli.main import main
+from outrider.cli.main import main, parser
+from outrider.cli.simulate.leases import cases
+from outrider.sim.leases.systems import SystemTerms
 from tests.repository import ROOT
 
 LOG = str(ROOT / "tests" / "data" / "datastar-excerpt.swf")
@@ -36,6 +38,21 @@ def test_rows_are_means_of_the_seeds_in_every_form(capsys: pytest.CaptureFixture
         (row["case"]["policy"], name) for row in rows for name in row["metrics"]
     }
     assert [line.split()[1] for line in told] == ["policy", "none", "all"]
+
+
+def test_every_cost_of_a_system_reaches_the_experiment() -> None:
+    given = (
+        "--suspend-rate", "11", "--resume-rate", "12", "--suspend-seconds", "13", "--resume-seconds", "14",
+        "--shared-disk", "--slowdown", "15", "--checkpoints", "16", "--images", "17",
+    )  # fmt: skip
+
+    (case, *_) = cases(parser().parse_args([*FEW, "--system", "migrate", *given]))
+
+    assert (case.system, case.images) == ("migrate", 17)
+    assert case.terms == SystemTerms(
+        write_mb_per_s=11, read_mb_per_s=12, write_s=13, read_s=14, is_shared=True, slowdown_percent=15,
+        checkpoint_s=16 * 60,
+    )  # fmt: skip
 
 
 def test_worth_is_compared_with_a_policy_draw_by_draw(capsys: pytest.CaptureFixture[str]) -> None:

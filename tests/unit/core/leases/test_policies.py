@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 from random import Random
 
 import pytest
 
-from outrider.core.leases.admission import AcceptAll, AcceptNone, HourShare, PlannedLease, ProtectBestEffort
+from outrider.core.leases.admission import (
+    AcceptAll,
+    AcceptNone,
+    HourShare,
+    PlannedLease,
+    ProtectBestEffort,
+    SiteView,
+)
 from outrider.core.leases.nodes import Energy, LeastPreemption, NodeOrder, NodeState, Packing, Spreading
 from outrider.core.leases.preemption import (
     ByClass,
@@ -23,7 +31,10 @@ from outrider.core.leases.preemption import (
     Youngest,
 )
 from outrider.core.leases.pricing import ByHourOfDay, ByLoad, ByNotice, ForYielding, PriceList
-from outrider.core.model import LeaseOwner
+from outrider.core.model import LeaseOwner, Node, Resources, Workspace
+from outrider.core.reservations.book import ReservationPlan
+from outrider.core.scheduler import LeaseRules
+from outrider.sim.setup import Setup
 from tests.unit.core.books import wanted
 
 HOUR_S = 3600
@@ -183,3 +194,34 @@ def test_scores_of_nodes_are_weighed() -> None:
     ]
     order = NodeOrder(((Packing(), 2), (LeastPreemption(), 3)))
     assert (order.score(empty), order.score(half)) == (200, 250)
+
+
+class OnceRefused:
+    """Refuses one workspace the first time."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.asked: list[str] = []
+
+    def refuse(self, lease: PlannedLease, site: SiteView, now_s: int) -> str:
+        self.asked.append(lease.workspace.name)
+        return "not now" if self.asked.count(self._name) == 1 and lease.workspace.name == self._name else ""
+
+
+def test_a_policy_is_asked_once_of_a_plan_and_anew_when_other_leases_have_moved() -> None:
+    """Two nodes, a lease on each that may begin later. The request has a place if either of them moves."""
+    policy = OnceRefused("fixed")
+    nodes = tuple(Node(name=f"n{n}", capacity=Resources.of(cpus=1)) for n in range(2))
+    rules = LeaseRules(is_moving=True, admission=(policy,))
+    scheduler = Setup(has_images=False, leases=rules).scheduler(nodes)
+    first = Workspace(
+        name="a", instances=1, resources=Resources.of(cpus=1), duration_s=50, start_s=100, finish_by_s=400
+    )
+
+    for each in (first, replace(first, name="b")):
+        assert isinstance(scheduler.reserve(each, 0).admission, ReservationPlan)
+    decided = scheduler.reserve(replace(first, name="fixed", finish_by_s=None), 0)
+
+    assert isinstance(decided.admission, ReservationPlan)
+    assert len(decided.moved_leases) == 1
+    assert policy.asked == ["a", "b", "fixed", "fixed"]
