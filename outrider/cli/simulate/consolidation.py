@@ -134,10 +134,8 @@ def screen(found: list[ComparedRuns]) -> str:
             f"{resumed:>18}  {_done(consolidated.actions)}"
         )
     less = [run.reduction_percent for run in found]
-    error = stdev(less) / sqrt(len(less)) if len(less) > 1 else 0.0
-    lines.append(
-        f"mean {fmean(less):.1f} ± {error:.1f} % less time (the paper: 40 %, from 250 to 150 minutes)"
-    )
+    error = f" ± {stdev(less) / sqrt(len(less)):.1f}" if len(less) > 1 else ""
+    lines.append(f"mean {fmean(less):.1f}{error} % less time (the paper: 40 %, from 250 to 150 minutes)")
     return "\n".join(lines)
 
 
