@@ -161,7 +161,9 @@ def _make_initrd(root: Path, target: Path) -> None:
 
 def _add_ssh(tree: Path) -> None:
     told = subprocess.run(["ldd", *PROGRAMS], capture_output=True, text=True, timeout=240, check=True).stdout
-    for path in {*PROGRAMS, *re.findall(r"(/\S+) \(0x", told)}:
+    # A line ends in the path of a library, and where it is in memory.
+    libraries = [word for line in told.splitlines() for word in line.split()[-2:-1] if word.startswith("/")]
+    for path in {*PROGRAMS, *libraries}:
         (tree / path[1:]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, tree / path[1:])
     (tree / "etc").mkdir()

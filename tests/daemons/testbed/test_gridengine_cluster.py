@@ -45,6 +45,10 @@ def test_job_runs_on_the_node_that_was_asked_for_as_its_user(cluster: GridEngine
 def test_environment_gives_every_node_its_slots(cluster: GridEngineCluster) -> None:
     job = cluster.qsub(WAITS, "-pe", "each4", "8", *INTO_NOTHING)
     cluster.wait_job(job, "r")
+    # Grid Engine forgets a deletion that comes before the job's first process.
+    cluster.wait_for(
+        "its first process", lambda: cluster.run("head", BEGAN, user="ada", check=False).returncode == 0
+    )
     found = {node: jobs.count(job) for node, jobs in cluster.jobs_on().items()}
     states = cluster.node_states()
 

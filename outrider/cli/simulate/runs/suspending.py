@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from outrider.cli.errors import InputError
 from outrider.cli.quantities import disk_speed, not_negative, positive
-from outrider.core.besteffort.suspension import SuspensionRules
-from outrider.core.model import Node
-from outrider.sim.setup import MEGABYTE, Setup
-from outrider.sim.workload.trace import Trace, TraceSubmission
+
+if TYPE_CHECKING:
+    from outrider.core.besteffort.suspension import SuspensionRules
+    from outrider.core.model import Node
+    from outrider.sim.setup import Setup
+    from outrider.sim.workload.trace import Trace, TraceSubmission
 
 FREE = 0
 
@@ -71,12 +74,16 @@ def with_suspension(setup: Setup, arguments: argparse.Namespace, nodes: Sequence
     if arguments.suspension == "none":
         if len(given) > 1:
             raise InputError(f"{OPTIONS[given[1]]} says nothing with --suspension none: leave one out")
+        from outrider.core.besteffort.suspension import SuspensionRules
+
         never = SuspensionRules(is_allowed=False, makes_way_for_all=rules.makes_way_for_all)
         return replace(setup, suspension=never)
     return replace(setup, suspension=_rules(rules, arguments, nodes))
 
 
 def _rules(rules: SuspensionRules, arguments: argparse.Namespace, nodes: Sequence[Node]) -> SuspensionRules:
+    from outrider.sim.setup import MEGABYTE
+
     if arguments.suspend_rate is not None:
         rules = replace(rules, disk_bytes_per_s=arguments.suspend_rate * MEGABYTE or None)
     for name in _OF_A_RATE:

@@ -35,7 +35,7 @@ int main(int count, char **words) {
     return 0;
 }
 """
-SETTINGS = {"Env": ["PATH=/own/path"], "WorkingDir": "/inside"}
+CONFIG_OF_IMAGE = {"Env": ["PATH=/own/path"], "WorkingDir": "/inside"}
 
 
 @pytest.fixture(params=["crun", "runc"])
@@ -67,7 +67,9 @@ def test_container_of_a_job_and_of_its_steps_is_the_bundle_in_the_pool(
 ) -> None:
     need_maker(site)
     layers = [layer(entry("bin/tool", tool(tmp_path), mode=0o755)), layer(entry("data", b"its own"))]
-    uri = shelf.push_container(runtime, [*layers, layer(entry("inside/", kind=FOLDER, mode=0o755))], SETTINGS)
+    uri = shelf.push_container(
+        runtime, [*layers, layer(entry("inside/", kind=FOLDER, mode=0o755))], CONFIG_OF_IMAGE
+    )
     lines = f"#OUTRIDER image: {uri}\n#OUTRIDER format: bundle\n"
 
     job = site.submit(f"#!/bin/tool\n{lines}", "-t1", f"--container={EMPTY}")
