@@ -1,8 +1,8 @@
-"""Admission by somebody who knows what will happen: what no policy can be better than by much.
+"""Admission in hindsight, to compare policies with.
 
-He has seen a run without reservations, with every job's true length, and accepts those for which enough nodes
-stay idle in it. That is no bound: among what he accepts one may stand in another's way, and delays
-by chance help as well as hurt. It is the best threshold, found afterwards, on what best effort would lose.
+A run without reservations, with every job's true length, is known; accepted are those for which enough nodes
+stay idle in it. That is no bound: one that is accepted may stand in another's way, and delays by chance help
+as well as hurt. It is the best threshold, found afterwards, on what best effort would lose.
 """
 
 from __future__ import annotations

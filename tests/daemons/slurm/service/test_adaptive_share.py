@@ -5,7 +5,6 @@ Nothing but users' requests and jobs reaches the site meanwhile.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,18 +14,13 @@ import pytest
 
 from outrider_client.answers import Decision
 from outrider_client.wishes import WorkspaceText
-from testbed.site import OutriderSite, site_cluster
+from testbed.site import OutriderSite
 from testbed.slurm import HEAD
 from tests.daemons.reservations import wait_reservation
 from tests.daemons.slurm.service.conftest import (
-    LINES,
-    LINK_BYTES_PER_S,
     NODES,
-    RATE_BITS_PER_S,
-    TIMINGS,
-    check_clean,
 )
-from tests.needs import need_slurm
+from tests.daemons.slurm.service.policed import policed
 
 LOWEST, START, HIGHEST, STEP = 10, 50, 90, 10
 POLICIES = """version: 1
@@ -74,32 +68,11 @@ TWENTY_MINUTES = Pace(
 @contextmanager
 def steered(request: pytest.FixtureRequest, pace: Pace) -> Iterator[OutriderSite]:
     """Four nodes under such a policy."""
-    need_slurm()
-    version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
-    failed_before = request.session.testsfailed
-    with site_cluster(
-        NODES, rate_bits_per_s=RATE_BITS_PER_S, version=version, slurm_conf_lines=LINES
-    ) as cluster:
-        path = "/etc/outrider/policies.yaml"
-        text = POLICIES.format(
-            lowest=LOWEST,
-            start=START,
-            highest=HIGHEST,
-            step=STEP,
-            every_s=pace.every_s,
-            memory_s=pace.memory_s,
-        )
-        cluster.write(HEAD, path, text)
-        made = OutriderSite(
-            cluster,
-            link_bytes_per_s=LINK_BYTES_PER_S,
-            pool="200MiB",
-            settings={"timings": TIMINGS, "policies": path},
-        )
-        made.install()
+    text = POLICIES.format(
+        lowest=LOWEST, start=START, highest=HIGHEST, step=STEP, every_s=pace.every_s, memory_s=pace.memory_s
+    )
+    with policed(request, text) as made:
         yield made
-        if request.session.testsfailed == failed_before:
-            check_clean(made)
 
 
 @dataclass

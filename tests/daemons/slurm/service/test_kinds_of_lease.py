@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 
 import pytest
 
-from testbed.site import OutriderSite, site_cluster
-from testbed.slurm import HEAD
+from testbed.site import OutriderSite
 from tests.daemons.reservations import reserve, shown, wait_reservation, workspace
 from tests.daemons.slurm.service.conftest import (
-    LINES,
-    LINK_BYTES_PER_S,
     NODES,
-    RATE_BITS_PER_S,
-    TIMINGS,
-    check_clean,
 )
 from tests.daemons.slurm.service.jobs import ended, in_slurm, output, script, wait_in_slurm
-from tests.needs import need_slurm
+from tests.daemons.slurm.service.policed import policed
 
 MB = 1_000_000
 POLICIES = "version: 1\nrules: [{name: all}]\nleases: {pricing: {rate: 3600000}}\n"
@@ -30,24 +23,8 @@ POLICIES = "version: 1\nrules: [{name: all}]\nleases: {pricing: {rate: 3600000}}
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
     """Four nodes with prices."""
-    need_slurm()
-    version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
-    failed_before = request.session.testsfailed
-    with site_cluster(
-        NODES, rate_bits_per_s=RATE_BITS_PER_S, version=version, slurm_conf_lines=LINES
-    ) as cluster:
-        path = "/etc/outrider/policies.yaml"
-        cluster.write(HEAD, path, POLICIES)
-        made = OutriderSite(
-            cluster,
-            link_bytes_per_s=LINK_BYTES_PER_S,
-            pool="200MiB",
-            settings={"timings": TIMINGS, "policies": path},
-        )
-        made.install()
+    with policed(request, POLICIES) as made:
         yield made
-        if request.session.testsfailed == failed_before:
-            check_clean(made)
 
 
 def asked(site: OutriderSite, *words: str) -> dict[str, object]:
