@@ -20,10 +20,11 @@ from cachemgr.machines import states
 from cachemgr.machines.guest import channel
 from cachemgr.machines.handover import TOKEN_BYTES, copy_bytes, copy_files
 from cachemgr.machines.keeper import check_user
+from cachemgr.machines.qemu.digests import check_files, digest_file
 from cachemgr.machines.qemu.layers import make_layers
 from cachemgr.machines.qemu.mirror import end_mirror, expect_migration, mirror, wait_for_mirror
 from cachemgr.machines.qemu.monitor import QemuRefused
-from cachemgr.machines.qemu.saving import NO_LIMIT_BYTES_PER_S, check_files, digest_file
+from cachemgr.machines.qemu.saving import NO_LIMIT_BYTES_PER_S
 from cachemgr.machines.record import MachineRecord, QemuFacts, SavedFile, has_record
 from cachemgr.machines.troubles import disk_trouble
 from cachemgr.machines.wish import relocated
@@ -256,7 +257,8 @@ def _send(
         wait_for_mirror(monitor, each.name, limit_s)
     mirrored_s = clock.monotonic_s()
     capabilities = [
-        {"capability": name, "state": True} for name in ("pause-before-switchover", "auto-converge")
+        {"capability": name, "state": name != "x-ignore-shared"}
+        for name in ("pause-before-switchover", "auto-converge", "x-ignore-shared")
     ]
     monitor.command("migrate-set-capabilities", {"capabilities": capabilities})
     monitor.command("migrate-set-parameters", {"max-bandwidth": rate_bytes_per_s})
