@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from cachemgr.machines.qemu.process import LOCK, holders
@@ -140,6 +141,12 @@ class SeveralMachines(StandIn):
         found = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
         return [int(word) for word in found.stdout.split()]
 
+    def begun_again(self, process: int) -> list[int]:
+        """The keepers of the job's machines that are begun again if they are killed, the first one's at
+        first: those below the one process that the batch system has begun on each node."""
+        outer = [process, *(pid for pid in self.keepers() if _parent(pid) not in self.keepers())]
+        return [below for pid in outer for below in self.switches(pid)[:1]]
+
     def switches(self, keeper: int) -> list[int]:
         """What a keeper has forked and not begun as another program."""
 
@@ -182,3 +189,9 @@ class SeveralMachines(StandIn):
     def suspended(self, process: subprocess.Popen[bytes]) -> int:
         process.send_signal(signal.SIGUSR1)
         return self.over(process)
+
+
+def _parent(pid: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
