@@ -107,7 +107,7 @@ class OtherMachines(Companions):
         self._machine, self._names, left = machine, names, LeftFiles(keeping.left)
         key = bytes.fromhex(str(left.given["key"])) if left else secrets.token_bytes(KEY_BYTES)
         plan = SwitchPlan(machine.folder, key, 0, len(names), rate_bytes_per_s=rate_bytes_per_s)
-        self._switch = SwitchProcess(plan, machine.site.clock, left.sockets)
+        self._switch = SwitchProcess(plan, machine.site.clock, left.outside_fd)
         self._others = frozenset(range(1, len(names)))
         self._waited_for = set(self._others)
         self._has_begun = False

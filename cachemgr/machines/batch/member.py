@@ -70,6 +70,8 @@ def member(machine: Machine, job: BatchJob, environment: Mapping[str, str], keep
     """Keep the machine until it is to end; 0 if it was there until then."""
     commands, caught, left = LinesIn(0), keeping.caught, LeftFiles(keeping.left)
     number = job.member
+    if not keeping.is_first:
+        write_line(1, {"instance": number, "state": AGAIN})
     try:
         wanted = left.given or _told(commands)
         first = environment.get("SLURM_LAUNCH_NODE_IPADDR") or str(wanted["node"])
@@ -96,13 +98,11 @@ def member(machine: Machine, job: BatchJob, environment: Mapping[str, str], keep
                 rate_bytes_per_s=options.network_rate_bytes_per_s,
             ),
             machine.site.clock,
-            left.sockets,
+            left.outside_fd,
         )
     except (CacheError, OSError, ValueError) as error:
         return _lost(number, str(error))
-    if left:
-        write_line(1, {"instance": number, "state": AGAIN})
-    else:
+    if not left:
         leave(keeping, wanted, switch)
     try:
         if token and not has_begun:

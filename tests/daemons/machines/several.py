@@ -25,7 +25,8 @@ from cachemgr.machines.batch.bootfiles import BootFiles
 others.SCRIPT = "#!/bin/sh\\nsh ./other.sh\\n"
 others.boot_files = lambda name: BootFiles(*sys.argv[2:5])
 """
-# As srun: what comes in goes to all, what they say comes out line by line, and its end is theirs.
+# As srun: what comes in goes to all, what they say comes out line by line; its end is theirs, and if one
+# fails, all end.
 STEP = """
 import json, os, select, signal, subprocess, sys
 begun = []
@@ -50,7 +51,9 @@ while sources:
             os.write(1, data)
         if not data:
             waits.remove(fd)
-            sources.pop(fd, None)
+            if fd and sources.pop(fd).wait():
+                for each in sources.values():
+                    each.terminate()
 sys.exit(max(each.wait() for each in begun))
 """
 # Connections that last: each machine adds 1 to what comes and passes it on; the first counts rounds aloud.
@@ -148,13 +151,12 @@ class SeveralMachines(StandIn):
         return [below for pid in outer for below in self.switches(pid)[:1]]
 
     def switches(self, keeper: int) -> list[int]:
-        """What a keeper has forked and not begun as another program."""
-
-        def line_of(pid: int) -> bytes:
-            return Path(f"/proc/{pid}/cmdline").read_bytes()
-
-        words = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
-        return [int(word) for word in words if line_of(int(word)) == line_of(keeper)]
+        """What a keeper has forked and not begun as another program; nothing if it is gone meanwhile."""
+        with suppress(OSError):
+            words = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+            own = Path(f"/proc/{keeper}/cmdline").read_bytes()
+            return [int(word) for word in words if Path(f"/proc/{word}/cmdline").read_bytes() == own]
+        return []
 
     def at(self, node: Path) -> Path:
         return node / f"outrider-{UID}" / f"job-{KEY}"

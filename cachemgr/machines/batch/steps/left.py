@@ -1,6 +1,6 @@
 """What the keeper of one of several machines leaves, as open files, to the next if it is killed.
 
-What was said at the beginning, as JSON; the sockets of its switch; the pipes of the step that it has begun.
+What was said at the beginning, as JSON; the socket of its switch; the pipes of the step that it has begun.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class LeftFiles:
 
     def __init__(self, fds: Sequence[int]) -> None:
         self.given: dict[str, object] = json.loads(os.pread(fds[0], MOST_BYTES, 0)) if fds else {}
-        self.sockets = fds[1:3]
-        self.pipes = fds[3:]
+        self.outside_fd = fds[1] if fds else None
+        self.pipes = fds[2:]
 
     @property
     def keys(self) -> tuple[str, str]:
@@ -45,4 +45,4 @@ def leave(
     with open(os.memfd_create("given"), "wb") as file:
         file.write(json.dumps(given).encode())
         file.flush()
-        keeping.leave([file.fileno(), *switch.sockets, *pipes])
+        keeping.leave([file.fileno(), switch.outside_fd, *pipes])
