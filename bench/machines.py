@@ -37,8 +37,8 @@ from bench.machines_start import facts_of_root, started
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
 from cachemgr.machines.keeper import PROGRAM, MachineSite
+from cachemgr.machines.live.migration import OtherFolder, migrate
 from cachemgr.machines.machine import Machine
-from cachemgr.machines.migration import migrate
 from cachemgr.machines.qemu import process
 from cachemgr.machines.qemu.accelerator import find_facts
 from cachemgr.machines.qemu.layers import taken_bytes
@@ -275,7 +275,7 @@ def measured(
         bench.wait_for_words(machine)
         layer_bytes = taken_bytes(map(str, Path(machine.folder).glob("root.*.qcow2")))
         begun_s = perf_counter()
-        figures = migrate(machine, other, {}, rate_bytes_per_s=LINK_BYTES_PER_S)
+        figures = migrate(machine, OtherFolder(other, {}), rate_bytes_per_s=LINK_BYTES_PER_S)
         migrate_s = perf_counter() - begun_s
         assert figures is not None
         link_s = (size_bytes + layer_bytes) / LINK_BYTES_PER_S
