@@ -83,31 +83,34 @@ class SavedMemory:
     def _filling(self, opened: ExitStack, disk: Disk, layout: StateLayout) -> PieceWorkers:
         self._digests = PieceDigests()
         fd = opened.enter_context(direct(disk, self._path))
-        made: SimpleQueue[int] = SimpleQueue()
+        made: SimpleQueue[tuple[int, int]] = SimpleQueue()
 
         def make_room() -> None:
             try:
-                for edge in self.memory.made_huge(layout.blocks()):
-                    made.put(edge)
+                for each in self.memory.made_huge(layout.blocks()):
+                    made.put(each)
                     if self._is_left:
                         break
             finally:
-                made.put(WHOLE)
+                made.put((WHOLE, WHOLE))
 
-        def pieces() -> Iterator[tuple[int, Ranges]]:
-            edge = 0
-            yield from ((at, []) for at in range(0, layout.start, PIECE_BYTES))
+        def pieces() -> Iterator[tuple[int, Ranges, bool]]:
+            """Where each is, what it fills, and whether that is there already."""
+            yield from ((at, [], False) for at in range(0, layout.start, PIECE_BYTES))
+            start = end = 0
             for at, ranges in laid_out(layout.start, layout.blocks()):
-                while edge < sum(ranges[-1]):
-                    edge = made.get()
-                yield at, ranges
+                while end < sum(ranges[-1]):
+                    start, end = made.get()
+                yield at, ranges, start <= ranges[0][0] and ranges[0][1] == PIECE_BYTES
             behind = layout.start + layout.piece_count * PIECE_BYTES
-            yield from ((at, []) for at in range(behind, self._saved.size_bytes, PIECE_BYTES))
+            yield from ((at, [], False) for at in range(behind, self._saved.size_bytes, PIECE_BYTES))
 
-        def work(piece: tuple[int, Ranges], view: memoryview) -> None:
-            at, ranges = piece
+        def work(piece: tuple[int, Ranges, bool], buffer: memoryview) -> None:
+            at, ranges, is_there = piece
+            view = self.memory.window(*ranges[0]) if is_there else buffer
             self._digests.take(at, read_piece(fd, view, at))
-            self.memory.write(ranges, view)
+            if not is_there:
+                self.memory.write(ranges, view)
 
         maker = threading.Thread(target=make_room, name="memory")
         maker.start()

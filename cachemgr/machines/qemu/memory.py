@@ -13,6 +13,7 @@ import os
 import time
 from contextlib import suppress
 
+from cachemgr.base.errors import Unsuitable
 from cachemgr.machines.qemu.pieces import write_all
 from cachemgr.machines.qemu.process import LOCK, holders
 
@@ -30,8 +31,8 @@ SPARE_S, SAVED_S = 0.02, 0.0005
 """Of a processor: what it may take at first, and what a piece of 2 MiB saves of the time to fill it."""
 HEAD = bytes(64)
 EMPTY = bytes(BLOCK_BYTES)
-MAP_FIXED, MADV_COLLAPSE = 0x10, 25
-"""Which Python does not offer; the second is Linux' from 6.1 on."""
+MAP_FIXED, MAP_POPULATE, MADV_COLLAPSE = 0x10, 0x8000, 25
+"""Which Python, or that of 3.9, does not offer; the last is Linux' from 6.1 on."""
 
 
 class GuestMemory:
@@ -68,6 +69,12 @@ class GuestMemory:
             at += os.preadv(self.fd, [view[at : at + length]], place)
         return at
 
+    def window(self, place: int, length: int) -> memoryview:
+        """That range itself, for as long as somebody has this: nothing is copied, and nobody waits while
+        another thread writes elsewhere. What is to be filled should be there already, by large pages: small
+        ones are cheaper to fill by `write`."""
+        return memoryview(mmap.mmap(self.fd, length, flags=mmap.MAP_SHARED | MAP_POPULATE, offset=place))
+
     def write(self, ranges: Iterable[tuple[int, int]], view: memoryview) -> None:
         """Put into these ranges what is there one after the other."""
         at = 0
@@ -88,13 +95,13 @@ class GuestMemory:
             end = min(hole + -hole % BLOCK_BYTES, self.size_bytes)
             yield start, end
 
-    def made_huge(self, blocks: Iterable[int]) -> Iterator[int]:
+    def made_huge(self, blocks: Iterable[int]) -> Iterator[tuple[int, int]]:
         """Take memory for these blocks by 2 MiB, where the kernel can: then they are filled with a third of
         the processor's time, and the guest reaches them as fast as memory of QEMU's own.
 
-        Only where at least half will be filled; said is up to where that is done. Where the kernel has to
-        move other memory together first, small pages are cheaper: it ends when it has taken more than it
-        saves.
+        Only where at least half will be filled; said is each range that is done, from where to where. Where
+        the kernel has to move other memory together first, small pages are cheaper: it ends when it has taken
+        more than it saves.
         """
         counts: dict[int, int] = {}
         for block in blocks:
@@ -109,7 +116,7 @@ class GuestMemory:
                 os.posix_fallocate(self.fd, number * HUGE_BYTES, mmap.PAGESIZE)
             if not self._collapse(first, count):
                 return
-            yield (first + count) * HUGE_BYTES
+            yield first * HUGE_BYTES, (first + count) * HUGE_BYTES
             left_s += count * SAVED_S
             if time.thread_time() > left_s:
                 return
@@ -157,9 +164,12 @@ def make_memory(size_bytes: int) -> GuestMemory:
         os.ftruncate(fd, size_bytes)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         return GuestMemory(fd)
-    except BaseException:
+    except OSError as error:
         os.close(fd)
-        raise
+        raise Unsuitable(
+            f"no memory of {size_bytes >> 20} MiB can be made for a guest: {error.strerror}; it counts as a "
+            "file, so a limit on their size (ulimit -f) has to be above it"
+        ) from error
 
 
 def memory_of(folder: str) -> GuestMemory | None:

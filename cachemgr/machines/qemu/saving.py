@@ -103,13 +103,16 @@ def _write_memory(
     ends = [start]
     with direct(disk, path, for_writing=True) as fd:
 
-        def work(piece: tuple[int, Ranges], view: memoryview) -> None:
+        def work(piece: tuple[int, Ranges], buffer: memoryview) -> None:
             offset, ranges = piece
-            count = memory.read(ranges, view)
-            if count == PIECE_BYTES:
-                digests.take(offset, view)
-            write_all(fd, view[:count], offset)
-            ends.append(offset + count)
+            if len(ranges) == 1:
+                data = memory.window(*ranges[0])
+            else:
+                data = buffer[: memory.read(ranges, buffer)]
+            if len(data) == PIECE_BYTES:
+                digests.take(offset, data)
+            write_all(fd, data, offset)
+            ends.append(offset + len(data))
 
         PieceWorkers(laid_out(start, noted(memory.used(), bits)), work).wait()
     end = max(ends)

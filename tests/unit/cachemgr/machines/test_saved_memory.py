@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import resource
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
-from cachemgr.base.errors import CacheError, NoRoom, WrongBytes
+from cachemgr.base.errors import CacheError, NoRoom, Unsuitable, WrongBytes
 from cachemgr.machines.qemu import saving
 from cachemgr.machines.qemu.digests import check_files, digest_file
 from cachemgr.machines.qemu.layout import END, read_layout
@@ -248,13 +249,23 @@ def test_qemu_that_does_not_finish_leaves_no_file(tmp_path: Path) -> None:
 def test_large_pages_change_nothing_of_what_is_there() -> None:
     with closing(guest((0, 3 * MIB))) as memory:
         before = content(memory)
-        edges = list(memory.made_huge([*range(40), *range(64, 144)]))
+        ranges = list(memory.made_huge([*range(40), *range(64, 144)]))
 
         assert content(memory) == before
     # The last MiB of 9 is no large page. Where the kernel cannot do it, or not quickly, it ends earlier.
-    assert edges == [2 * MIB, 8 * MIB][: len(edges)]
+    assert ranges == [(0, 2 * MIB), (4 * MIB, 8 * MIB)][: len(ranges)]
 
 
 def test_runs_are_told_apart_and_cut() -> None:
     assert list(runs_of([1, 2, 3, 5, 7, 8], 2)) == [(1, 2), (3, 1), (5, 1), (7, 2)]
     assert list(runs_of([], 2)) == []
+
+
+def test_limit_on_files_that_is_below_the_memory_is_named() -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, before[1]))
+    try:
+        with pytest.raises(Unsuitable, match=r"memory of 9 MiB .* File too large; .*ulimit -f"):
+            make_memory(MEMORY_BYTES)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
