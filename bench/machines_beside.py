@@ -35,7 +35,7 @@ from bench.machines import GIB, LINK_BYTES_PER_S, LOOK_S, NOBODY, READY_S, Bench
 from cachemgr.machines.guest import channel
 from cachemgr.machines.handover import copy_files, give, take
 from cachemgr.machines.keeper import PROGRAM
-from cachemgr.machines.migration import migrate
+from cachemgr.machines.live.migration import OtherFolder, migrate
 from cachemgr.machines.wish import MIB, MachineJob, MachineWish
 from testbed.linux_guest import APPEND, linux_guest
 
@@ -192,7 +192,11 @@ def _elsewhere(bench: Bench, machines: Sequence[Machine], others: Sequence[Machi
 
 def _migrated(pairs: Sequence[tuple[Machine, Machine]], rate: int) -> None:
     with ThreadPoolExecutor(len(pairs)) as pool:
-        for done in [pool.submit(migrate, *pair, {}, rate_bytes_per_s=rate) for pair in pairs]:
+        begun = [
+            pool.submit(migrate, machine, OtherFolder(other, {}), rate_bytes_per_s=rate)
+            for machine, other in pairs
+        ]
+        for done in begun:
             done.result()
 
 

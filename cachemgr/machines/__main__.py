@@ -8,6 +8,10 @@
     give FOLDER --to PLACE                  prints what `take` wants; PLACE is NODE:FOLDER
     take FOLDER --parcel FILE [--path DISK=PATH …]
     migrate FOLDER --to-folder FOLDER [--path DISK=PATH …]
+    receive FOLDER --at HOST:PORT --key FILE [--path DISK=PATH …] [--wait S]
+                                            wait for a machine that runs on another node
+    migrate FOLDER --at HOST:PORT --key FILE [--rate BYTES]
+                                            bring it there; both have a copy of the key
     facts                                   QEMU's version and the accelerator, with the reason
 
 FILE may be `-`. The result is one JSON object on standard output, except with `run`, whose
@@ -27,8 +31,9 @@ from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import BadRequest, CacheError
 from cachemgr.machines.handover import give, read_parcel, take
 from cachemgr.machines.keeper import PROGRAM, real_site
+from cachemgr.machines.live import verbs as live
+from cachemgr.machines.live.landing import WAIT_S
 from cachemgr.machines.machine import Machine
-from cachemgr.machines.migration import migrate
 from cachemgr.machines.running import run
 from cachemgr.machines.wish import read_wish
 
@@ -73,6 +78,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--grace", type=float, default=GRACE_S, metavar="SECONDS")
     parser.add_argument("--to", metavar="PLACE")
     parser.add_argument("--to-folder", metavar="FOLDER")
+    parser.add_argument("--at", metavar="HOST:PORT")
+    parser.add_argument("--key", metavar="FILE")
+    parser.add_argument("--rate", type=int, metavar="BYTES", help="sent a second, at most")
+    parser.add_argument("--wait", type=float, default=WAIT_S, metavar="SECONDS")
     parser.add_argument("--parcel", default="-", metavar="FILE")
     parser.add_argument("--path", action="append", default=[], metavar="DISK=PATH")
     return parser
@@ -108,11 +117,20 @@ def _take(machine: Machine, given: argparse.Namespace) -> object:
 
 
 def _migrate(machine: Machine, given: argparse.Namespace) -> object:
-    if not given.to_folder:
-        raise BadRequest("migrate needs --to-folder FOLDER")
-    target = Machine(given.to_folder, machine.site)
-    figures = migrate(machine, target, _paths(given.path))
-    return {**described(target.status()), "figures": None if figures is None else asdict(figures)}
+    if bool(given.to_folder) == bool(given.at):
+        raise BadRequest("migrate needs either --to-folder FOLDER, or --at HOST:PORT and --key FILE")
+    if given.to_folder:
+        target = Machine(given.to_folder, machine.site)
+        done = live.to_folder(machine, target, _paths(given.path), given.rate)
+        return {**described(target.status()), **done}
+    if given.path:
+        raise BadRequest("--path is said where the machine is received")
+    done = live.to_node(machine, given.at, given.key, given.rate)
+    return {**described(machine.status()), **done}
+
+
+def _receive(machine: Machine, given: argparse.Namespace) -> object:
+    return described(live.received(machine, given.at, given.key, _paths(given.path), given.wait))
 
 
 VERBS: dict[str, Callable[[Machine, argparse.Namespace], object]] = {
@@ -127,6 +145,7 @@ VERBS: dict[str, Callable[[Machine, argparse.Namespace], object]] = {
     "give": _give,
     "take": _take,
     "migrate": _migrate,
+    "receive": _receive,
 }
 
 

@@ -1,0 +1,1 @@
+"""Running machines that go to another place and hardly stop: on this node, or over the network."""

@@ -1,0 +1,128 @@
+"""A running machine goes over the network to another node: it hardly stops, and runs in one place."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from random import Random
+
+import pytest
+
+from tests.daemons.machines.engine import UID, WAIT_S, Engine, wait_until
+from tests.daemons.machines.test_counting_machines import assert_counted
+
+TARGETS_KILLED = 12
+LONGEST_S = 2.0
+
+
+def free_address() -> str:
+    with closing(socket.create_server(("127.0.0.1", 0))) as found:
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+def key_file(engine: Engine, name: str, text: str) -> str:
+    path = engine.folder / name
+    path.write_text(text)
+    path.chmod(0o600)
+    os.chown(path, UID, -1)
+    return str(path)
+
+
+class Crossing:
+    """Two folders, as if they were on two nodes, and a place between them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.address = free_address()
+        self.key = key_file(engine, "key", "k" * 32)
+
+    @contextmanager
+    def waiting(self, machine: str, node: str = "node") -> Iterator[subprocess.Popen[str]]:
+        """Somebody who waits for a machine there."""
+        folder = str(self.engine.machines / machine)
+        argv = self.engine.command("receive", folder, *self.at(self.key))
+        waits = self.engine.popen([*argv[:-2], "--node", node])
+        host, port = self.address.split(":")
+
+        def is_up() -> bool:
+            with closing(socket.socket()) as found:
+                return found.connect_ex((host, int(port))) == 0
+
+        wait_until(is_up, lambda: f"nobody waits at {self.address}")
+        try:
+            yield waits
+        finally:
+            if waits.poll() is None:
+                waits.kill()
+                waits.wait()
+
+    def at(self, key: str) -> tuple[str, ...]:
+        return ("--at", self.address, "--key", key)
+
+
+@pytest.fixture
+def crossing(engine: Engine, counter: str) -> Crossing:
+    engine("start", "a", "--wish", counter)
+    engine.wait_until_counted("a", 5)
+    return Crossing(engine)
+
+
+def test_machine_goes_to_another_node_and_hardly_stops(crossing: Crossing) -> None:
+    engine = crossing.engine
+    engine("suspend", "a")
+    engine("resume", "a")
+    stranger = key_file(engine, "stranger", "s" * 32)
+    with crossing.waiting("b", "other") as waits:
+        refused = engine.refused("migrate", "a", *crossing.at(stranger))
+        counted = max(engine.counted("a"))
+        engine.wait_until_counted("a", counted + 3)
+        done = engine("migrate", "a", *crossing.at(crossing.key))
+        arrived = json.loads(waits.communicate(timeout=WAIT_S)[0])
+    engine.wait_until_counted("b", max(engine.counted("b")) + 5)
+
+    assert "use one key at both" in refused or "the other end of the migration is gone" in refused
+    assert (done["state"], done["to"]) == ("moved", f"other:{engine.machines / 'b'}")
+    assert done["figures"]["memory_bytes"] > 0
+    assert (arrived["state"], waits.returncode) == ("running", 0)
+    assert engine.qemus("a") == []
+    assert "cannot be resumed" in engine.refused("resume", "a")
+    assert_counted(engine, "b")
+    names = os.listdir(engine.machines / "a") + os.listdir(engine.machines / "b")
+    assert not {"disk.sock", "memory.sock"} & set(names)
+
+
+@pytest.mark.long
+def test_machine_goes_in_the_end_whichever_end_is_killed(crossing: Crossing) -> None:
+    """The source's before each of its steps, then the target's at any time."""
+    engine, here, there = crossing.engine, "a", "b"
+    with crossing.waiting(there):
+        count = engine.stepped(0, "migrate", here, *crossing.at(crossing.key))
+    here, there, stayed, chance = there, here, 0, Random(1)
+    for step in (*range(1, count + 1), *[0] * TARGETS_KILLED):
+        engine("remove", there)
+        with crossing.waiting(there) as waits:
+            if step:
+                engine.stepped(step, "migrate", here, *crossing.at(crossing.key))
+            else:
+                sends = engine.popen(
+                    engine.command("migrate", str(engine.machines / here), *crossing.at(crossing.key))
+                )
+                time.sleep(chance.random() * LONGEST_S)
+                waits.kill()
+                sends.communicate(timeout=WAIT_S)
+        state = engine("status", here)["state"]
+        stayed += state == "running"
+        with crossing.waiting(there):
+            engine("migrate", here, *crossing.at(crossing.key))
+
+        assert state in ("running", "moved")
+        assert engine.qemus(here) == []
+        here, there = there, here
+        engine.wait_until_counted(here, max(engine.counted(here)) + 2)
+        assert_counted(engine, here)
+    assert 0 < stayed < count + TARGETS_KILLED
