@@ -108,7 +108,7 @@ class OtherMachines(Companions):
         self._said = LinesIn(self._step.stdout.fileno())
         self._tell({**wanted, "names": names, "key": key.hex(), "port": self._switch.port})
 
-    def look(self) -> MachineStatus | None:
+    def look(self, machine: Machine) -> MachineStatus | None:
         self._hear()
         if self._loss:
             print(f"outrider: {' '.join(self._loss.split())}", file=sys.stderr)  # noqa: T201 - a program's word

@@ -45,7 +45,7 @@ def received(
     machine: Machine, address: str, key: str, paths: Mapping[str, str], wait_s: float
 ) -> MachineStatus:
     """Wait for a machine that comes."""
-    found, landing = read_address(address), Landing(machine, read_key(key), paths)
+    found, landing = read_address(address), Landing(machine, read_key(key), lambda wish: paths)
     try:
         kind = socket.getaddrinfo(*found, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server(found, family=kind)
