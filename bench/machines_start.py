@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from time import perf_counter, sleep
@@ -19,6 +20,7 @@ from cachemgr.machines.keeper import PROGRAM
 from cachemgr.machines.machine import Machine
 from cachemgr.machines.qemu import process
 from cachemgr.machines.qemu.accelerator import FACTS, find_facts
+from cachemgr.machines.qemu.memory import make_memory
 from cachemgr.machines.record import FILE
 from cachemgr.machines.wish import MIB
 from outrider.cli.installing.common.pyz import pack
@@ -82,7 +84,8 @@ def started(bench: StartedMachines, wish: MachineWish, rounds: int) -> tuple[flo
         (pid,) = process.holders(f"{machine.folder}/lock")
         argv = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
         bench.drop(machine)
-        plain.append(_plain_start(bench.folder, argv))
+        with closing(make_memory(wish.memory_bytes)) as memory:
+            plain.append(_plain_start(bench.folder, argv, memory.fd))
     return median(whole) * 1000, median(own) * 1000, median(engine) * 1000, median(plain) * 1000
 
 
@@ -148,8 +151,9 @@ def _runs(record: Path) -> bool:
     return False
 
 
-def _plain_start(folder: Path, argv: list[str]) -> float:
-    """The same devices on a layer that is there; its sockets are replaced by one that QEMU makes."""
+def _plain_start(folder: Path, argv: list[str], memory: int) -> float:
+    """The same devices on a layer and memory that are there; its sockets are replaced by one that QEMU
+    makes."""
     line = [each for each in argv if not each.startswith("socket,id=console")]
     path = folder / "plain.sock"
     layer = folder / "plain.qcow2"
@@ -158,19 +162,21 @@ def _plain_start(folder: Path, argv: list[str]) -> float:
         if each.startswith("socket,id=monitor"):
             line[number] = f"socket,id=monitor,path={path},server=on,wait=off"
         line[number] = line[number].replace(f"{folder}/start/root.1.qcow2", str(layer))
+        line[number] = re.sub("/proc/self/fd/[0-9]+", f"/proc/self/fd/{memory}", line[number])
     at = line.index("-serial")
     del line[at : at + 2]
     del line[line.index("-chardev", line.index("-chardev") + 1)]
     begun_s = perf_counter()
-    qemu = subprocess.Popen(line)
+    qemu = subprocess.Popen(line, pass_fds=[memory])
     try:
-        while True:
+        while qemu.poll() is None:
             with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
                 connection.connect(str(path))
                 if connection.recv(4096):
                     return perf_counter() - begun_s
             sleep(0.001)
+        raise RuntimeError("QEMU alone does not start with the engine's command line")
     finally:
         qemu.kill()
         qemu.wait()
-        path.unlink()
+        path.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 from cachemgr.base.errors import BadRequest, InUse, NotAllowed, PoolDamaged
 from cachemgr.machines import states
-from cachemgr.machines.qemu.saving import check_files
+from cachemgr.machines.qemu.digests import check_files
 from cachemgr.machines.record import MachineRecord, QemuFacts, SavedFile, has_record
 from cachemgr.machines.troubles import disk_trouble
 from cachemgr.machines.wish import MachineWish, read_wish, relocated

@@ -21,6 +21,7 @@ from cachemgr.machines.qemu import process
 from cachemgr.machines.qemu.accelerator import find_facts
 from cachemgr.machines.qemu.command import CommandParts, command_line, disk_devices, most_file_bytes
 from cachemgr.machines.qemu.layers import layer_name, layers_of, remove_layers, thaw, virtual_bytes
+from cachemgr.machines.qemu.memory import make_memory
 from cachemgr.machines.qemu.merging import dismiss_merge, merge_is_done
 from cachemgr.machines.qemu.mirror import let_go_of_mirrors
 from cachemgr.machines.qemu.monitor import QemuMonitor, QemuRefused, listening
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from cachemgr.base.clock import Clock
     from cachemgr.base.disk import Disk
+    from cachemgr.machines.qemu.memory import GuestMemory
     from cachemgr.machines.wish import MachineWish
 
 PROGRAM = "/usr/bin/qemu-system-x86_64"
@@ -172,7 +174,14 @@ class MachineKeeper:
             return self.going_on(record)
         return record
 
-    def launched(self, record: MachineRecord, *, is_incoming: bool, fds: Sequence[int] = ()) -> QemuMonitor:
+    def launched(
+        self,
+        record: MachineRecord,
+        *,
+        is_incoming: bool,
+        fds: Sequence[int] = (),
+        memory: GuestMemory | None = None,
+    ) -> QemuMonitor:
         """A QEMU whose guest does not run yet, and a connection to it. If this fails, no QEMU is left."""
         assert record.qemu is not None
         wish = record.wish
@@ -181,6 +190,8 @@ class MachineKeeper:
             for name, file_name in channel.sockets(wish).items():
                 one = opened.enter_context(closing(listening(self.folder, file_name)))
                 sockets[name] = one.fileno()
+            if memory is None:
+                memory = opened.enter_context(closing(make_memory(wish.memory_bytes)))
             parts = CommandParts(
                 program=self.site.program,
                 folder=self.folder,
@@ -188,6 +199,7 @@ class MachineKeeper:
                 layers=layers_of(wish, self.folder, record.layers),
                 first_layer=record.first,
                 sockets=sockets,
+                memory=memory.fd,
                 extras=channel.extra_disks(self.folder, wish),
                 outputs=channel.outputs(self.folder, wish),
                 is_incoming=is_incoming,
@@ -199,7 +211,7 @@ class MachineKeeper:
             begun = process.QemuStart(
                 command_line(wish, parts),
                 self.folder,
-                (*sockets.values(), *fds),
+                (*sockets.values(), memory.fd, *fds),
                 most_file_bytes(wish, sizes),
             )
             self._pids.append(process.begin(begun))

@@ -9,7 +9,7 @@ here has more rights than the job.
 from __future__ import annotations
 
 import secrets
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
 from cachemgr.base.errors import CacheError, InUse, NotInPool, Unsuitable, WrongBytes
@@ -17,6 +17,7 @@ from cachemgr.machines import states
 from cachemgr.machines.guest import channel
 from cachemgr.machines.guest.archive import unpack
 from cachemgr.machines.keeper import LOOK_S, MachineKeeper, MachineStatus, check_user, state_name
+from cachemgr.machines.qemu.digests import check_files, digest_file
 from cachemgr.machines.qemu.layers import (
     MERGED_LAYERS,
     MOST_LAYERS,
@@ -25,9 +26,11 @@ from cachemgr.machines.qemu.layers import (
     make_layers,
     virtual_bytes,
 )
+from cachemgr.machines.qemu.loading import SavedMemory
+from cachemgr.machines.qemu.memory import memory_of
 from cachemgr.machines.qemu.merging import begin_merge, end_merge
 from cachemgr.machines.qemu.monitor import QemuGone, QemuRefused
-from cachemgr.machines.qemu.saving import SavedMemory, check_files, digest_file, save_memory
+from cachemgr.machines.qemu.saving import save_memory
 from cachemgr.machines.record import MachineRecord, SavedFile, has_record, read_record
 from cachemgr.machines.troubles import disk_trouble
 from cachemgr.machines.wish import relocated
@@ -158,13 +161,11 @@ class Machine(MachineKeeper):
             try:
                 with (
                     disk_trouble(f"resuming the machine {record.name}"),
-                    closing(
-                        SavedMemory(self.site.disk, f"{self.folder}/{state}", record.saved[state])
-                    ) as memory,
+                    closing(self._saved_memory(record, state)) as saved_memory,
                 ):
                     make_layers(self.site.disk, record.wish, self.folder, record.generation, record.first)
-                    with self.launched(record, is_incoming=True) as monitor:
-                        memory.load(monitor)
+                    with self.launched(record, is_incoming=True, memory=saved_memory.memory) as monitor:
+                        saved_memory.load(monitor)
                         agreed()
                         saved = self._frozen(record)
                         record = self.write(record.stepped(states.RUNNING, saved=saved, together=""))
@@ -248,7 +249,12 @@ class Machine(MachineKeeper):
         """All files of a stopped guest, synced and digested. Those of earlier layers have not changed."""
         monitor.command("stop")
         name = state_name(record.generation)
-        saved = {name: save_memory(monitor, self.site.disk, self.site.clock, f"{self.folder}/{name}")}
+        path = f"{self.folder}/{name}"
+        with ExitStack() as opened:
+            memory = memory_of(self.folder)
+            if memory is not None:
+                opened.enter_context(closing(memory))
+            saved = {name: save_memory(monitor, memory, self.site.disk, self.site.clock, path)}
         # QEMU writes the last tables of its layers when it has saved, and nothing after that.
         for number in record.layers:
             for each in record.wish.writable:
@@ -262,6 +268,10 @@ class Machine(MachineKeeper):
             saved[name] = digest_file(self.site.disk, f"{self.folder}/{name}")
         self.site.disk.sync_folder(self.folder)
         return saved
+
+    def _saved_memory(self, record: MachineRecord, name: str) -> SavedMemory:
+        path = f"{self.folder}/{name}"
+        return SavedMemory(self.site.disk, path, record.saved[name], record.wish.memory_bytes)
 
     def _frozen(self, record: MachineRecord) -> dict[str, SavedFile]:
         """Of what was saved, the layers: they stay as they are, below those that are written to."""

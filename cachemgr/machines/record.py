@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from cachemgr.base.disk import Disk
 
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)
+"""In the first, the digests of saved files are of the whole files."""
 FORMAT = "outrider-machine"
 FILE = "machine.json"
 MOST_BYTES = 4 << 20
@@ -110,7 +112,7 @@ def record_in(data: bytes, path: str) -> MachineRecord:
     if not isinstance(plain, dict) or plain.pop("format", None) != FORMAT:
         raise _damaged(path, "it describes no machine")
     version = plain.pop("version", None)
-    if version != VERSION:
+    if version not in READABLE:
         raise _damaged(path, f"it has version {version}, and this program knows {VERSION}")
     try:
         wish = read_wish(plain.pop("wish"))

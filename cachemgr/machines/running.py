@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
 import sys
 from contextlib import suppress
@@ -38,6 +39,8 @@ TOLD_FILES = tuple(f"{name}.{TOLD}" for name in (channel.OUT_FILE, channel.ERR_F
 MOST_KEEPERS = 16
 """So often what keeps a machine is begun again in one run of its job."""
 MOST_STATUS_BYTES = 16
+MOST_LEFT = 8
+"""So many open files one keeper leaves to the next at most."""
 PR_SET_PDEATHSIG = 1
 ENDING = (signal.SIGTERM, signal.SIGINT)
 PASSED_ON = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR2, signal.SIGCONT, signal.SIGALRM)
@@ -70,6 +73,13 @@ class Keeping:
     is_first: bool
     """Whether none was killed before it in this run of the job."""
     told_fd: int
+    leaving: socket.socket
+    left: Sequence[int] = ()
+    """Open files that an earlier one has left."""
+
+    def leave(self, fds: Sequence[int]) -> None:
+        """These files stay open for the one that is begun if this one is killed."""
+        socket.send_fds(self.leaving, [b"f"], list(fds))
 
     def is_over(self, status: int) -> None:
         """The job is over with that status, whatever becomes of this process now."""
@@ -87,6 +97,9 @@ def kept(keep: Callable[[Keeping], int]) -> int:
     below, own, status = 0, os.getpid(), 0
     over_fd, told_fd = os.pipe()
     os.set_blocking(over_fd, False)
+    leaving, leavings = socket.socketpair()
+    leavings.setblocking(False)
+    left: Sequence[int] = ()
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         told.append(number)
@@ -101,7 +114,7 @@ def kept(keep: Callable[[Keeping], int]) -> int:
             _end_with(own)
             caught = CaughtSignals([signal.SIGUSR1] * (signal.SIGUSR1 in told))
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ALL)
-            status = keep(Keeping(caught, count == 0, told_fd))
+            status = keep(Keeping(caught, count == 0, told_fd, leaving, left))
             # Python heeds none any more while it ends.
             signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
             return status
@@ -119,8 +132,18 @@ def kept(keep: Callable[[Keeping], int]) -> int:
         # Nothing is said of it: the length of the output tells the next one how much of it is there.
         if not set(told).isdisjoint(ENDING):
             break
+        left = _left_in(leavings) or left
     print(f"outrider: what keeps the machine was killed ({-status})", file=sys.stderr)  # noqa: T201 - a program's word
     return LOST_STATUS
+
+
+def _left_in(leavings: socket.socket) -> Sequence[int]:
+    with suppress(BlockingIOError):
+        found = socket.recv_fds(leavings, 1, MOST_LEFT)[1]
+        for fd in found:
+            os.set_inheritable(fd, False)
+        return found
+    return ()
 
 
 def _end_with(parent: int) -> None:

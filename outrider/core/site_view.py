@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from outrider.core.besteffort.prediction import slowdown_percent
+from outrider.core.besteffort.prediction import slowdown_percent, wanted_units
 from outrider.core.besteffort.queue import BestEffortQueue
 from outrider.core.leases.admission import PlannedLease
 from outrider.core.model import Workspace
@@ -50,6 +50,10 @@ class CoreSiteView:
         spans = entry.spans()
         used_s = sum(max(0, min(end_s, now_s) - start_s) for start_s, end_s in spans)
         return units * sum(end_s - start_s for start_s, end_s in spans), units * used_s
+
+    def best_effort_units(self, now_s: int) -> int:
+        """What best effort runs on and waits for."""
+        return wanted_units(self._queue.board, self._queue.waiting, self.unit, now_s)
 
     def queue_slowdown_percent(self, extra: PlannedLease, now_s: int) -> int:
         """The mean bounded slowdown of best effort if the lease were accepted, as is predicted now."""

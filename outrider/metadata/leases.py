@@ -167,6 +167,11 @@ class LeasesSection(Section):
         le=10**9,
         description="accept only while the mean bounded slowdown of best effort stays below, in hundredths",
     )
+    within_idle_percent: Share | None = Field(
+        None,
+        alias="within_idle",
+        description="how much of the machine reservations may fill, with what jobs run on and wait for",
+    )
     admission: Annotated[tuple[SitePolicySection, ...], _Listed] = Field(
         (), description="policies of the site's own, asked last"
     )
@@ -204,6 +209,8 @@ def admission_policies(section: LeasesSection) -> tuple[admission.AdmissionPolic
         found.append(admission.HourShare(section.hour_share_percent))
     if section.most_slowdown_percent is not None:
         found.append(admission.ProtectBestEffort(section.most_slowdown_percent))
+    if section.within_idle_percent is not None:
+        found.append(admission.WithinIdle(section.within_idle_percent))
     for each in section.admission:
         found.append(_brought(each, "refuse"))
     return tuple(found)

@@ -33,7 +33,7 @@ from cachemgr.machines.batch.console import LOGIN_VERB, VERB, console, login
 from cachemgr.machines.batch.image import ROOT, JobImages, job_images
 from cachemgr.machines.batch.kept import DISCARD
 from cachemgr.machines.batch.kept import PROGRAM as OWN_PROGRAM
-from cachemgr.machines.batch.leading import MEMBER, OtherMachines, first_place
+from cachemgr.machines.batch.leading import MEMBER, OtherMachines, first_place, with_keys
 from cachemgr.machines.batch.member import INTERACTIVE, member
 from cachemgr.machines.batch.moving import (
     DROPPED,
@@ -48,6 +48,7 @@ from cachemgr.machines.batch.moving import (
 from cachemgr.machines.batch.options import WrappedScript, WrapperOptions, read_script, understood
 from cachemgr.machines.batch.remains import continued, end_machine, remove_machine
 from cachemgr.machines.batch.steps.leaving import LeavingMachine, clear_after
+from cachemgr.machines.batch.steps.left import LeftFiles
 from cachemgr.machines.batch.steps.marks import HOLD, SavedMark
 from cachemgr.machines.batch.steps.tasks import TASKS, run_tasks
 from cachemgr.machines.batch.system import BatchJob, job_here
@@ -120,11 +121,7 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
     options, script, rest = understood(arguments, environment)
     wrapped = read_script(_read(script), options, job.nodes)
 
-    def keep(given: Keeping | None) -> int:
-        return _keep(job, options, wrapped, rest, environment, site, given)
-
-    # Of several machines the other keepers end with this one, and so does the job.
-    return kept(keep) if job.nodes == 1 else keep(None)
+    return kept(lambda keeping: _keep(job, options, wrapped, rest, environment, site, keeping))
 
 
 def _keep(
@@ -134,10 +131,10 @@ def _keep(
     rest: Sequence[str],
     environment: Mapping[str, str],
     site: MachineSite,
-    given: Keeping | None,
+    keeping: Keeping,
 ) -> int:
-    caught = CaughtSignals() if given is None else given.caught
-    if given is not None and not given.is_first:
+    caught, left = keeping.caught, LeftFiles(keeping.left)
+    if not keeping.is_first:
         # What is lost in the middle of a run does not begin anew in it.
         job = replace(job, attempt=0)
     folder = _folder(job.key)
@@ -147,7 +144,7 @@ def _keep(
     first = wrapped.instances[0]
     path = environment.get("OUTRIDER_IMAGE", "")
     images = job_images(site.disk, job.key, path, first.image, wrapped.data)
-    record = continued(machine, job, images)
+    record = continued(machine, job, images, has_others=bool(left))
     wish, token = (None, "") if record is None else (record.wish, record.together)
     if wish is None:
         _forget_holder(machine, job, mark)
@@ -159,11 +156,13 @@ def _keep(
             return _given_back(job, site, caught)
         _remove_forgotten(machine, job)
         wish = _wish(job, options, wrapped, images, rest, environment)
+        if left:
+            wish = with_keys(wish, left)
     if record is not None and record.state == states.SUSPENDED and caught.was_to_save:
         # Whoever has saved it was killed before it could say so.
         mark.write(machine.place)
         return _given_back(job, site, caught)
-    others = _others(machine, job, options, wrapped, wish, token)
+    others = _others(machine, job, options, wrapped, wish, token, keeping)
     try:
         with_it = others or LeavingMachine(mark)
         status = run(machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove, others=with_it)
@@ -174,8 +173,7 @@ def _keep(
         if not clear_after(machine, mark):
             mark.write(machine.place)
         return _given_back(job, site, caught)
-    if given is not None:
-        given.is_over(status)
+    keeping.is_over(status)
     mark.remove()
     mark.remove_outputs()
     if job.comes_back and caught.was_to_save:
@@ -199,7 +197,7 @@ def _member(environment: Mapping[str, str], site: MachineSite) -> int:
     job = job_here(environment)
     folder = _folder(job.key)
     make_private(os.path.dirname(folder))
-    return member(Machine(folder, site), job, environment)
+    return kept(lambda keeping: member(Machine(folder, site), job, environment, keeping))
 
 
 def _others(
@@ -209,6 +207,7 @@ def _others(
     wrapped: WrappedScript,
     wish: MachineWish,
     token: str,
+    keeping: Keeping,
 ) -> OtherMachines | None:
     """The job's other machines, begun, or those that were suspended with the first one's token; None if it
     has no other."""
@@ -230,7 +229,8 @@ def _others(
         "node": os.uname().nodename,
     }
     argv = [*job.others_step, OWN_PROGRAM, MEMBER]
-    return OtherMachines(machine, argv, wish.cluster.names, wanted, options.network_rate_bytes_per_s)
+    rate = options.network_rate_bytes_per_s
+    return OtherMachines(machine, argv, wish.cluster.names, wanted, keeping, rate)
 
 
 def tidy(key: str, site: MachineSite) -> int:

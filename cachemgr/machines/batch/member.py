@@ -3,13 +3,15 @@
     machine member
 
 What is to be done comes on standard input, what has come of it goes to standard output. When the first
-machine's keeper is gone, this one ends its machine and itself.
+machine's keeper is gone for good, this one ends its machine and itself. If this one is killed, the next
+(`running.kept`) finds the machine as it is, and has itself told again what to do with it.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.errors import BadRequest, CacheError, NotInPool
@@ -17,6 +19,7 @@ from cachemgr.machines import states
 from cachemgr.machines.batch.bootfiles import boot_files
 from cachemgr.machines.batch.image import ROOT, job_images
 from cachemgr.machines.batch.leading import (
+    AGAIN,
     AGREE_S,
     CONTINUE,
     END,
@@ -30,12 +33,14 @@ from cachemgr.machines.batch.leading import (
 )
 from cachemgr.machines.batch.options import JobInstance, read_options
 from cachemgr.machines.batch.remains import continued, end_machine
+from cachemgr.machines.batch.steps.left import LeftFiles, leave
 from cachemgr.machines.batch.steps.lines import LinesIn, write_line
 from cachemgr.machines.guest import channel
 from cachemgr.machines.guest.readiness import Readiness
 from cachemgr.machines.network.place import ClusterPlace
 from cachemgr.machines.network.switch import SwitchPlan, SwitchProcess
-from cachemgr.machines.running import CaughtSignals, JobOutput
+from cachemgr.machines.record import has_record
+from cachemgr.machines.running import JobOutput
 from cachemgr.machines.troubles import check_room
 from cachemgr.machines.wish import MachineDisk, MachineJob, MachineWish
 
@@ -47,6 +52,7 @@ if TYPE_CHECKING:
     from cachemgr.machines.batch.options import WrapperOptions
     from cachemgr.machines.batch.system import BatchJob
     from cachemgr.machines.machine import Machine
+    from cachemgr.machines.running import CaughtSignals, Keeping
 
 TOLD_S = 60.0
 LOOK_S = 0.1
@@ -60,20 +66,23 @@ INTERACTIVE = "#!/bin/sh\necho ready: outrider ssh $SLURM_JOB_ID\n" + WAITS
 """There for the job's user."""
 
 
-def member(machine: Machine, job: BatchJob, environment: Mapping[str, str]) -> int:
+def member(machine: Machine, job: BatchJob, environment: Mapping[str, str], keeping: Keeping) -> int:
     """Keep the machine until it is to end; 0 if it was there until then."""
-    commands, caught = LinesIn(0), CaughtSignals()
+    commands, caught, left = LinesIn(0), keeping.caught, LeftFiles(keeping.left)
     number = job.member
+    if not keeping.is_first:
+        write_line(1, {"instance": number, "state": AGAIN})
     try:
-        wanted = _told(commands)
+        wanted = left.given or _told(commands)
         first = environment.get("SLURM_LAUNCH_NODE_IPADDR") or str(wanted["node"])
         options = read_options(str(wanted["options"]))
         path, own = environment.get("OUTRIDER_IMAGE", ""), _instance(wanted, number)
         images = job_images(machine.site.disk, job.key, path, own.image, _texts(wanted, "data"))
         token = str(wanted["token"])
-        if token:
+        has_begun = bool(left) and _has_begun(machine, token)
+        if token and not has_begun:
             _check_saved(machine, job, images, token)
-        else:
+        elif not left:
             # What there is was left by an earlier run, whose others are gone.
             end_machine(machine)
             check_room(options.scratch)
@@ -89,13 +98,16 @@ def member(machine: Machine, job: BatchJob, environment: Mapping[str, str]) -> i
                 rate_bytes_per_s=options.network_rate_bytes_per_s,
             ),
             machine.site.clock,
+            left.outside_fd,
         )
     except (CacheError, OSError, ValueError) as error:
         return _lost(number, str(error))
+    if not left:
+        leave(keeping, wanted, switch)
     try:
-        if token:
+        if token and not has_begun:
             machine.resume(agreed=lambda: _agreed(commands, caught, number, token))
-        else:
+        elif not has_begun:
             machine.start(wish)
         return _kept(machine, commands, caught, number, switch)
     except (CacheError, OSError) as error:
@@ -103,6 +115,16 @@ def member(machine: Machine, job: BatchJob, environment: Mapping[str, str]) -> i
     finally:
         end_machine(machine, but=(states.SUSPENDED, states.MOVED))
         switch.close()
+
+
+def _has_begun(machine: Machine, token: str) -> bool:
+    """Whether a killed keeper had begun the machine, or had it go on."""
+    if not has_record(machine.site.disk, machine.folder):
+        return False
+    with suppress(NotInPool):
+        record = machine.status().record
+        return record.state != states.SUSPENDED or record.together != token
+    return False
 
 
 def _told(commands: LinesIn) -> dict[str, object]:
@@ -127,13 +149,16 @@ def _check_saved(machine: Machine, job: BatchJob, images: JobImages, token: str)
 
 def _agreed(commands: LinesIn, caught: CaughtSignals, number: int, token: str) -> None:
     """All others are so far that they can go on, too."""
-    write_line(1, {"instance": number, "state": LOADED, "token": token})
+    said: dict[str, object] = {"instance": number, "state": LOADED, "token": token}
+    write_line(1, said)
     clock = SystemClock()
     until_s = clock.monotonic_s() + AGREE_S
     while clock.monotonic_s() < until_s and not commands.is_closed:
         for each in commands.read(LOOK_S):
             if each.get("verb") == GO_ON and each.get("token") == token:
                 return
+            if each.get("verb") == CONTINUE:
+                write_line(1, said)
             if each.get("verb") == END:
                 raise CacheError("the job's other machines do not go on")
         if caught.next() in (signal.SIGTERM, signal.SIGINT):
@@ -167,8 +192,9 @@ def _kept(
                 _suspended(machine, number, str(each["token"]))
                 record = machine.status().record
             elif each.get("verb") == CONTINUE:
-                # Another could not be saved, or the first one was not to be.
+                # Another could not be saved, or the first one was not to be; or its keeper was killed.
                 record = machine.resume().record
+                is_ready = False
         if commands.is_closed:
             return 0
         if caught.next() in (signal.SIGTERM, signal.SIGINT) and until_s is None:

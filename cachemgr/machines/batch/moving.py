@@ -30,7 +30,7 @@ from cachemgr.base.rate import RateLimit
 from cachemgr.machines import states
 from cachemgr.machines.handover import MachineParcel, give, take
 from cachemgr.machines.keeper import OWN_FILE
-from cachemgr.machines.qemu.saving import digest_file
+from cachemgr.machines.qemu.digests import is_as_saved
 from cachemgr.machines.record import FILE, MOST_BYTES, has_record, read_record, record_in
 from cachemgr.machines.running import TOLD
 from cachemgr.machines.troubles import disk_trouble
@@ -190,7 +190,7 @@ def _bring(machine: Machine, there: RelayedFiles, name: str, saved: SavedFile, l
         os.fsync(file)
     finally:
         os.close(file)
-    if digest_file(machine.site.disk, path) != saved:
+    if not is_as_saved(machine.site.disk, path, saved):
         os.unlink(path)
         raise WrongBytes(f"{name} has come with another digest than it was saved with: it is fetched again")
 

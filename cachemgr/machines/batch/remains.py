@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from cachemgr.machines.wish import MachineWish
 
 
-def continued(machine: Machine, job: BatchJob, images: JobImages) -> MachineRecord | None:
+def continued(
+    machine: Machine, job: BatchJob, images: JobImages, *, has_others: bool = False
+) -> MachineRecord | None:
     """The machine that is here already, with its images where they are now; None if it begins anew.
 
     A machine that was lost, with the node or by a kill, begins anew when the batch system has
     started its job once more: that is what its user has agreed to. So does one that was told to end, as
     the batch system does when it sends the job back. One of several goes on only from where all of them
-    were suspended: its others are gone.
+    were suspended: its others are gone, if they were not left to this keeper by one that was killed.
     """
     if not has_record(machine.site.disk, machine.folder):
         return None
@@ -46,7 +48,7 @@ def continued(machine: Machine, job: BatchJob, images: JobImages) -> MachineReco
     if (record.state == states.LOST or was_ended) and job.attempt > 0:
         machine.remove()
         return None
-    if job.nodes > 1 and not (record.state == states.SUSPENDED and record.together):
+    if job.nodes > 1 and not has_others and not (record.state == states.SUSPENDED and record.together):
         end_machine(machine)
         return None
     moved = images_here(job.key, record.wish, images)

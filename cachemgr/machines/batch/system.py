@@ -101,11 +101,11 @@ def _of_slurm(environment: Mapping[str, str]) -> BatchJob:
 
 
 def _step(nodes: int) -> Sequence[str]:
-    """One program on each node after the first, with all that the job has there."""
+    """One program on each node after the first, with all that the job has there. If one fails, all end."""
     return (
         "srun", "--relative=1", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--overlap",
         "--export=ALL", "--input=all", "--output=all", "--error=all", "--mpi=none",
-        "--quiet", "--wait=0", "--kill-on-bad-exit=0",
+        "--quiet", "--wait=0", "--kill-on-bad-exit=1",
     )  # fmt: skip
 
 

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from cachemgr.base.errors import BadRequest, CacheError, InUse, NotAllowed
 from cachemgr.machines import states
 from cachemgr.machines.guest import channel
+from cachemgr.machines.qemu.digests import check_files
 from cachemgr.machines.qemu.layers import make_layers
 from cachemgr.machines.qemu.monitor import QemuRefused
-from cachemgr.machines.qemu.saving import check_files
 from cachemgr.machines.record import MachineRecord, QemuFacts, SavedFile, has_record
 from cachemgr.machines.troubles import disk_trouble
 from cachemgr.machines.wish import read_wish, relocated

@@ -22,8 +22,9 @@ from cachemgr.machines.handover import TOKEN_BYTES, copy_bytes, copy_files
 from cachemgr.machines.keeper import check_user
 from cachemgr.machines.live import arriving
 from cachemgr.machines.live.arriving import DISK_SOCKET, MEMORY_SOCKET, SWITCH_S, MachineOffer
+from cachemgr.machines.qemu.digests import digest_file
 from cachemgr.machines.qemu.mirror import end_mirror, expect_migration, mirror, wait_for_mirror
-from cachemgr.machines.qemu.saving import NO_LIMIT_BYTES_PER_S, digest_file
+from cachemgr.machines.qemu.saving import NO_LIMIT_BYTES_PER_S
 from cachemgr.machines.running import TOLD_FILES
 from cachemgr.machines.troubles import disk_trouble
 
@@ -209,7 +210,8 @@ def _send(
             wait_for_mirror(monitor, each.name, limit_s)
         mirrored_s = clock.monotonic_s()
         capabilities = [
-            {"capability": name, "state": True} for name in ("pause-before-switchover", "auto-converge")
+            {"capability": name, "state": name != "x-ignore-shared"}
+            for name in ("pause-before-switchover", "auto-converge", "x-ignore-shared")
         ]
         monitor.command("migrate-set-capabilities", {"capabilities": capabilities})
         monitor.command("migrate-set-parameters", {"max-bandwidth": rate_bytes_per_s})

@@ -59,17 +59,26 @@ class SwitchPlan:
 class SwitchProcess:
     """A switch that runs beside this process, until this process closes it or ends."""
 
-    def __init__(self, plan: SwitchPlan, clock: Clock) -> None:
+    def __init__(self, plan: SwitchPlan, clock: Clock, outside_fd: int | None = None) -> None:
+        """`outside_fd`: the socket by which the others know one whose keeper was killed."""
         if len(os.fsencode(f"{plan.folder}/{SWITCH_SOCKET}")) > MOST_PATH_BYTES:
             raise BadRequest(f"{plan.folder} is too long a name for a machine with a network: choose another")
         self._plan, self._clock, self._end_fd, self._pid = plan, clock, -1, 0
         # Kept here, too: one that is begun anew is where the others know it to be.
-        self._outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        # From which of its addresses the others reach a node, it does not know itself.
-        self._outside.bind(("0.0.0.0", 0))
+        if outside_fd is None:
+            self._outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            # From which of its addresses the others reach a node, it does not know itself.
+            self._outside.bind(("0.0.0.0", 0))
+        else:
+            self._outside = socket.socket(fileno=outside_fd)
         self.port: int = self._outside.getsockname()[1]
         self._inside = _listening(f"{plan.folder}/{SWITCH_SOCKET}")
         self._begin()
+
+    @property
+    def outside_fd(self) -> int:
+        """For one that is to go on in its place when this process is killed."""
+        return self._outside.fileno()
 
     def _begin(self) -> None:
         until_fd, self._end_fd = os.pipe()

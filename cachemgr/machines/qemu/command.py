@@ -26,6 +26,8 @@ TRANSLATION_MIB = 64
 OVERHEAD_BYTES = 256 * MIB
 """What QEMU takes beside the guest's memory, at most, with that bound."""
 ACCELERATORS = {"tcg": f"tcg,tb-size={TRANSLATION_MIB}", "kvm": "kvm"}
+MEMORY = {"q35": "pc.ram", "microvm": "microvm.ram"}
+"""By these names QEMU would call memory of its own, and looks for it in a state."""
 PROCESSORS = {"tcg": "Nehalem,-spec-ctrl", "kvm": "host,migratable=on"}
 OUT, ERR, CONTROL, WORK, SIGNALS = (
     "outrider.out", "outrider.err", "outrider.control", "outrider.work", "outrider.signals"
@@ -47,6 +49,8 @@ class CommandParts:
     first_layer: int
     """The generation of the lowest."""
     sockets: Mapping[str, int]
+    memory: int
+    """The guest's, which QEMU inherits by this number."""
     extras: Sequence[tuple[str, str]] = ()
     """Read-only disks that are made here: name and file."""
     outputs: Mapping[str, str] = field(default_factory=dict)
@@ -62,10 +66,10 @@ def command_line(wish: MachineWish, parts: CommandParts) -> list[str]:
         parts.program, "-nodefaults", "-no-user-config", "-display", "none", "-S",
         "-name", f"{wish.name},debug-threads=on",
         "-sandbox", SANDBOX,
-        "-machine", _machine(wish, parts.qemu),
+        "-machine", f"{_machine(wish, parts.qemu)},memory-backend={MEMORY[wish.machine]}",
         "-cpu", PROCESSORS[parts.qemu.accelerator],
         "-accel", ACCELERATORS[parts.qemu.accelerator],
-        "-m", f"size={wish.memory_bytes // MIB}M",
+        *_memory(wish, parts.memory),
         "-smp", f"cpus={wish.cpus},sockets=1,cores={wish.cpus},threads=1",
         # A guest that shuts down leaves QEMU there, so that its end is told from QEMU's death.
         "-action", f"shutdown=pause,panic=none,reboot={'reset' if _may_reboot(wish) else 'shutdown'}",
@@ -113,6 +117,15 @@ def _machine(wish: MachineWish, qemu: QemuFacts) -> str:
         return "microvm,rtc=on,pit=on,pic=on,ioapic2=off"
     major, minor = qemu.version.split(".")[:2]
     return f"pc-q35-{major}.{minor},hpet=off,smm=off,vmport=off"
+
+
+def _memory(wish: MachineWish, fd: int) -> list[str]:
+    """Memory that this side has as well, where pages of 2 MiB fit."""
+    size = f"{wish.memory_bytes // MIB}M"
+    backend = {"id": MEMORY[wish.machine], "mem-path": f"/proc/self/fd/{fd}", "size": size, "share": "on",
+               "align": "2M", "x-use-canonical-path-for-ramblock-id": "off"}  # fmt: skip
+    told = ",".join(f"{key}={value}" for key, value in backend.items())
+    return ["-m", f"size={size}", "-object", f"memory-backend-file,{told}"]
 
 
 def _sockets(parts: CommandParts) -> list[str]:

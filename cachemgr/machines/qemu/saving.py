@@ -1,45 +1,43 @@
-"""A machine's memory as a file: written beside, digested on the way, synced, renamed; read the same way.
+"""A machine's memory as a file: written beside, digested on the way, synced, renamed.
 
-QEMU writes and reads the file itself, while this process digests it: a pipe between the two was seen to take
-ten times as long on a busy node. QEMU checks next to nothing when it reads a state: a flipped bit
-loads without a complaint, and the guest runs on with it. The digest decides, before the guest runs.
+QEMU says what its devices hold; the memory itself, which it shares, is copied here. Where that is not shared,
+with a QEMU that an older version has begun, QEMU writes all of it.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import threading
 from contextlib import closing, suppress
 
-from cachemgr.base.errors import CacheError, NoRoom, WrongBytes
+from cachemgr.base.disk import UNSUPPORTED
+from cachemgr.base.errors import CacheError, NoRoom
+from cachemgr.machines.qemu.digests import PieceDigests, digest_rest
+from cachemgr.machines.qemu.layout import StateLayout, bits_of, laid_out, memory_start, noted
 from cachemgr.machines.qemu.monitor import QemuGone
-from cachemgr.machines.record import SavedFile
+from cachemgr.machines.qemu.pieces import PIECE_BYTES, PieceWorkers, direct, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from cachemgr.base.clock import Clock
     from cachemgr.base.disk import Disk, Handle
+    from cachemgr.machines.qemu.layout import Ranges
+    from cachemgr.machines.qemu.memory import GuestMemory
     from cachemgr.machines.qemu.monitor import Answer, QemuMonitor
+    from cachemgr.machines.record import SavedFile
 
-CHUNK_BYTES = 1 << 20
-PIECE_BYTES = 1 << 18
-"""So much is digested at once, always in one buffer: new ones of a MiB were seen to take twice the time."""
-SYNC_BYTES = 64 << 20
-"""So much is written before it is sent to the disk, while QEMU writes on."""
 STALL_S = 120.0
 """QEMU writes or reads something in that time, or hangs."""
-LOOK_S = 0.005
+LOOK_S = 0.001
 NO_LIMIT_BYTES_PER_S = 1 << 42
 DESCRIPTOR = "state"
 SETTLED = ("completed", "failed", "cancelled")
 FULL = "No space left"
 
 
-def save_memory(monitor: QemuMonitor, disk: Disk, clock: Clock, path: str) -> SavedFile:
+def save_memory(
+    monitor: QemuMonitor, memory: GuestMemory | None, disk: Disk, clock: Clock, path: str
+) -> SavedFile:
     """Write the memory of a stopped guest; the file is whole and on the disk when this returns.
 
     After any trouble there is no file of that name.
@@ -47,15 +45,20 @@ def save_memory(monitor: QemuMonitor, disk: Disk, clock: Clock, path: str) -> Sa
     beside = f"{path}.new"
     with suppress(FileNotFoundError):
         disk.remove(beside)
-    monitor.command("migrate-set-parameters", {"max-bandwidth": NO_LIMIT_BYTES_PER_S})
     try:
         with closing(disk.create(beside, 0o600)) as handle:
+            share_memory(monitor, is_shared=memory is not None)
+            monitor.command("migrate-set-parameters", {"max-bandwidth": NO_LIMIT_BYTES_PER_S})
             monitor.command("getfd", {"fdname": DESCRIPTOR}, fd=handle.fileno())
             monitor.command("migrate", {"uri": f"fd:{DESCRIPTOR}"})
-            saved, found = _followed(monitor, clock, handle)
+            found = _settled(monitor, clock, handle)
             # QEMU does not always say why; a file that was cut short has left no room.
-            is_full = disk.free_bytes(path.rpartition("/")[0]) < CHUNK_BYTES
-            _check_completed(found, "save", is_full=is_full)
+            is_full = disk.free_bytes(path.rpartition("/")[0]) < PIECE_BYTES
+            check_completed(found, "save", is_full=is_full)
+            digests = PieceDigests()
+            # Devices may write to memory until QEMU has said what they hold, and not after it.
+            _write_memory(disk, beside, handle, memory, digests)
+            saved = digest_rest(handle.fileno(), handle.size(), digests)
             handle.sync()
         disk.rename(beside, path)
         disk.sync_folder(path.rpartition("/")[0])
@@ -66,136 +69,71 @@ def save_memory(monitor: QemuMonitor, disk: Disk, clock: Clock, path: str) -> Sa
     return saved
 
 
-def _followed(monitor: QemuMonitor, clock: Clock, handle: Handle) -> tuple[SavedFile, Answer]:
-    """Digest a file while QEMU writes it, and send it on to the disk meanwhile."""
-    digest, at, synced_bytes = hashlib.sha256(), 0, 0
-    buffer = bytearray(PIECE_BYTES)
-    view, fd = memoryview(buffer), handle.fileno()
-    syncing: threading.Thread | None = None
-    stalled_s = clock.monotonic_s() + STALL_S
-    try:
-        while True:
-            # Asked first: what was written before QEMU says that it is done is read after it.
-            found = monitor.migration()
-            count = os.preadv(fd, [buffer], at)
-            if count:
-                stalled_s = clock.monotonic_s() + STALL_S
-            elif found.get("status") in SETTLED:
-                break
-            elif clock.monotonic_s() >= stalled_s:
-                raise QemuGone("QEMU hangs while it saves")
-            else:
-                clock.sleep(LOOK_S)
-            while count:
-                digest.update(view[:count])
-                at += count
-                if at - synced_bytes >= SYNC_BYTES and (syncing is None or not syncing.is_alive()):
-                    synced_bytes = at
-                    syncing = threading.Thread(target=_sync, args=(handle,), name="state-writer")
-                    syncing.start()
-                count = os.preadv(fd, [buffer], at)
-    finally:
-        if syncing is not None:
-            syncing.join()
-    return SavedFile(at, digest.hexdigest()), found
+def share_memory(monitor: QemuMonitor, *, is_shared: bool) -> None:
+    """Whether QEMU leaves memory out of what it writes and reads, since that is carried here."""
+    capability = {"capability": "x-ignore-shared", "state": is_shared}
+    monitor.command("migrate-set-capabilities", {"capabilities": [capability]})
 
 
-def _sync(handle: Handle) -> None:
-    # What the disk refuses, the last sync tells.
-    with suppress(OSError):
-        handle.sync()
-
-
-class SavedMemory:
-    """A state that is about to be read into a new QEMU, and is digested from now on.
-
-    The digest begins before QEMU does: while that starts, some hundred MB are digested, and QEMU, which reads
-    32 KiB at a time, finds them in memory.
-    """
-
-    def __init__(self, disk: Disk, path: str, saved: SavedFile) -> None:
-        self._path, self._saved = path, saved
-        try:
-            self._handle = disk.open(path)
-        except FileNotFoundError as error:
-            raise wrong(path, "it is missing") from error
-        self._is_left = False
-        self._found: SavedFile | None = None
-        self._trouble: BaseException | None = None
-        self._reader = threading.Thread(target=self._read, name="state-reader")
-        size_bytes = self._handle.size()
-        if size_bytes != saved.size_bytes:
-            self._handle.close()
-            raise wrong(path, f"it has {size_bytes} bytes and had {saved.size_bytes}")
-        self._reader.start()
-
-    def load(self, monitor: QemuMonitor) -> None:
-        """Let QEMU, whose guest does not run yet, have it; after any error that QEMU is to end."""
-        # The digest is made with reads of its own, which leave the place alone where QEMU reads.
-        monitor.command("getfd", {"fdname": DESCRIPTOR}, fd=self._handle.fileno())
-        monitor.command("migrate-incoming", {"uri": f"fd:{DESCRIPTOR}"})
-        self._reader.join()
-        if self._trouble is not None:
-            raise self._trouble
-        if self._found is None or self._found.digest != self._saved.digest:
-            raise wrong(self._path, "its digest differs from that of what was saved")
-        _check_completed(monitor.wait_for_migration(SETTLED, STALL_S), "read its state")
-
-    def close(self) -> None:
-        self._is_left = True
-        self._reader.join()
-        self._handle.close()
-
-    def _read(self) -> None:
-        try:
-            self._found = _digest(self._handle, lambda: self._is_left)
-        except BaseException as error:  # noqa: BLE001 - it is whoever loads who hears of it
-            self._trouble = error
-
-
-def digest_file(disk: Disk, path: str) -> SavedFile:
-    """The length and digest of a file that nobody writes to."""
-    with closing(disk.open(path)) as handle:
-        return _digest(handle)
-
-
-def _digest(handle: Handle, is_left: Callable[[], bool] = bool) -> SavedFile:
-    digest, at = hashlib.sha256(), 0
-    buffer = bytearray(PIECE_BYTES)
-    view, fd = memoryview(buffer), handle.fileno()
+def _settled(monitor: QemuMonitor, clock: Clock, handle: Handle) -> Answer:
+    """What QEMU says when it has written."""
+    size_bytes, stalled_s = 0, clock.monotonic_s() + STALL_S
     while True:
-        count = os.preadv(fd, [buffer], at)
-        if not count or is_left():
-            return SavedFile(at, digest.hexdigest())
-        digest.update(view[:count])
-        at += count
+        found = monitor.migration()
+        if found.get("status") in SETTLED:
+            return found
+        if handle.size() > size_bytes:
+            size_bytes, stalled_s = handle.size(), clock.monotonic_s() + STALL_S
+        elif clock.monotonic_s() >= stalled_s:
+            raise QemuGone("QEMU hangs while it saves")
+        clock.sleep(LOOK_S)
 
 
-def _check_completed(found: Answer, what: str, *, is_full: bool = False) -> None:
+def _write_memory(
+    disk: Disk, path: str, handle: Handle, memory: GuestMemory | None, digests: PieceDigests
+) -> None:
+    """What comes behind QEMU's words."""
+    device_bytes = handle.size()
+    if memory is None:
+        handle.write_at(device_bytes, StateLayout(device_bytes, 0, b"").encode())
+        return
+    start = memory_start(device_bytes)
+    bits = bits_of(memory.size_bytes)
+    _take_room(handle, start + memory.taken_bytes() + PIECE_BYTES + len(bits))
+    ends = [start]
+    with direct(disk, path, for_writing=True) as fd:
+
+        def work(piece: tuple[int, Ranges], buffer: memoryview) -> None:
+            offset, ranges = piece
+            if len(ranges) == 1:
+                data = memory.window(*ranges[0])
+            else:
+                data = buffer[: memory.read(ranges, buffer)]
+            if len(data) == PIECE_BYTES:
+                digests.take(offset, data)
+            write_all(fd, data, offset)
+            ends.append(offset + len(data))
+
+        PieceWorkers(laid_out(start, noted(memory.used(), bits)), work).wait()
+    end = max(ends)
+    os.ftruncate(handle.fileno(), end)
+    handle.write_at(end, StateLayout(device_bytes, memory.size_bytes, bytes(bits)).encode())
+
+
+def _take_room(handle: Handle, size_bytes: int) -> None:
+    """Room for all of it, or an error at once; a file that is long enough already is written by several."""
+    try:
+        handle.reserve(size_bytes)
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
+    os.ftruncate(handle.fileno(), size_bytes)
+
+
+def check_completed(found: Answer, what: str, *, is_full: bool = False) -> None:
     if found.get("status") == "completed":
         return
     reason = str(found.get("error-desc") or found.get("status"))
     if FULL in reason or is_full:
         raise NoRoom(f"QEMU could not {what}: {os.strerror(errno.ENOSPC)}; make room and try again")
     raise CacheError(f"QEMU could not {what}: {reason}")
-
-
-def check_files(disk: Disk, folder: str, saved: Mapping[str, SavedFile]) -> None:
-    """Compare files with what was written down of them; WrongBytes names the first that differs."""
-    for name in sorted(saved):
-        path = f"{folder}/{name}"
-        try:
-            size_bytes = disk.size(path)
-            if size_bytes != saved[name].size_bytes:
-                raise wrong(path, f"it has {size_bytes} bytes and had {saved[name].size_bytes}")
-            if digest_file(disk, path).digest != saved[name].digest:
-                raise wrong(path, "its digest differs from that of what was saved")
-        except FileNotFoundError as error:
-            raise wrong(path, "it is missing") from error
-
-
-def wrong(path: str, why: str) -> WrongBytes:
-    return WrongBytes(
-        f"the saved machine cannot go on: {path} is not what was saved, {why}; bring that file back from a "
-        "copy, or start the job again"
-    )

@@ -36,8 +36,9 @@ policies
   all, none     accept all that there is room for, or nothing
   hour-share=N  reservations have N % of each hour at most
   protect=N     while the predicted mean bounded slowdown of best effort stays below N
+  idle=N        on N % of the machine, together with what jobs run on and wait for now
   adaptive=N    a share that follows what is worth more, if an hour of a waiting job costs N hours of a node
-  hindsight=N   of what they ask for N % at most was used in a run without them: who knows what will happen
+  oracle=N      knows all jobs: accepts as many as slow them down by N % at most, least in the way first
   overbook=N    beyond the machine, for the time of no-shows; a promise is broken with N % at most
 users
   steadfast     ask once                      falling-back  hand in the same as best effort if refused
@@ -224,7 +225,7 @@ def screen(rows: list[LeaseRow]) -> str:
     """A line for each row: both kinds, and what the nodes did."""
     lines = [
         f"{'system':<11}{'policy':<15}{'users':<14}{'reservations':<16}{'accepted':>13}{'slowdown':>16}"
-        f"{'over none':>14}{'wait':>14}{'served':>13}"
+        f"{'over none':>14}{'all jobs':>14}{'wait':>14}{'served':>13}"
         f"{'idle':>7}{'leased':>7}{'jobs':>6}{'susp.':>7}{'lost':>6}{'link':>6}"
     ]
     for row in rows:
@@ -235,7 +236,8 @@ def screen(rows: list[LeaseRow]) -> str:
         lines.append(
             f"{case.system:<11}{case.policy:<15}{who:<14}{case.injection.name:<16}"
             f"{_told(row, 'acceptance', 0):>11} %{_told(row, 'slowdown', 1):>16}"
-            f"{_told(row, 'slowdown_ratio', 2):>14}{_told(row, 'wait_h', 1):>12} h"
+            f"{_told(row, 'slowdown_ratio', 2):>14}{_told(row, 'slowdown_pooled', 2):>14}"
+            f"{_told(row, 'wait_h', 1):>12} h"
             f"{_told(row, 'served', 1):>11} %{found['idle'].mean:>7.1f}{found['leased'].mean:>7.1f}"
             f"{found['best_effort'].mean:>6.1f}{shares:>7.2f}{found['lost'].mean:>6.2f}"
             f"{found['transferring'].mean:>6.1f}{gain}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from outrider.core.besteffort.board import QueueBoard
 from outrider.core.besteffort.waiting import WaitingWorkspace
@@ -72,6 +72,12 @@ def slowdown_percent(
         (_waiting(each, unit) for each in waiting),
         now_s,
     )
+
+
+def wanted_units(board: QueueBoard, waiting: Iterable[WaitingWorkspace], unit: str, now_s: int) -> int:
+    """What the simulator's queue runs on and waits for."""
+    jobs = chain(_runs(board, unit, now_s), (_waiting(each, unit) for each in waiting))
+    return sum(job.units * job.times for job in jobs)
 
 
 def _waiting(each: WaitingWorkspace, unit: str) -> QueuedJob:

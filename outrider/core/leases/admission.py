@@ -45,6 +45,9 @@ class SiteView(Protocol):
     def leases(self, start_s: int, end_s: int) -> Iterable[PlannedLease]:
         """The accepted leases that take anything in an interval."""
 
+    def best_effort_units(self, now_s: int) -> int:
+        """What best effort runs on and waits for."""
+
     def queue_slowdown_percent(self, extra: PlannedLease, now_s: int) -> int:
         """The mean bounded slowdown of best effort if the lease were accepted, as is predicted now."""
 
@@ -112,6 +115,28 @@ class ProtectBestEffort:
 
 
 @dataclass(frozen=True, slots=True)
+class WithinIdle:
+    """Leases, with what best effort runs on and waits for now, fit into a share of the machine.
+
+    What leases cost best effort is the waiting of few short jobs that come while no node is free, and no plan
+    of the queue knows of them. What is in use says more: much of the next hour, little of the next day.
+    """
+
+    percent: int
+
+    def refuse(self, lease: PlannedLease, site: SiteView, now_s: int) -> str:
+        others = site.leases(lease.start_s, lease.spans[-1][1])
+        taken = most_taken([*others], lease.spans) + site.best_effort_units(now_s)
+        most = site.units * self.percent // 100
+        if lease.units + taken <= most:
+            return ""
+        return (
+            f"reservations and best effort may fill {most} nodes or processors, and {taken} are wanted "
+            "without it: ask later, for another time, or for less"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class WithinMaximumRate:
     """Who has said what he would pay at most gets no lease that costs more."""
 
@@ -156,6 +181,14 @@ def taken_within(leases: Iterable[PlannedLease], start_s: int, end_s: int) -> in
         for lease in leases
         for begin_s, stop_s in lease.spans
     )
+
+
+def most_taken(leases: Sequence[PlannedLease], spans: Sequence[Span]) -> int:
+    """The most units that leases take at any one instant of these stretches."""
+    held = [(begin_s, end_s, lease.units) for lease in leases for begin_s, end_s in lease.spans]
+    instants = [start_s for start_s, _ in spans]
+    instants += [at_s for at_s, _, _ in held if any(start_s <= at_s < end_s for start_s, end_s in spans)]
+    return max(sum(units for begin_s, end_s, units in held if begin_s <= at_s < end_s) for at_s in instants)
 
 
 def hundredths(value: int) -> str:

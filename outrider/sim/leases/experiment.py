@@ -43,7 +43,8 @@ class LeaseCase:
 class LeaseRow:
     """The draws of one case: every metric as a mean with a 95 % interval.
 
-    `slowdown_ratio` and `completion_ratio` compare with the same system, jobs and draw without reservations,
+    `slowdown_ratio` and `completion_ratio` compare with the same system, jobs and draw without reservations;
+    `slowdown_pooled` does so once for the jobs of all draws, so that a draw of few slow jobs counts little;
     `worth_gain` is the worth less that of another policy with the same users and draw, if one was named.
     """
 
@@ -120,6 +121,9 @@ def row_of(
     metrics = {name: estimate([float(getattr(each, name)) for each in own]) for name in METRICS}
     pairs = list(zip(own, others, strict=True))
     metrics["slowdown_ratio"] = estimate([mine.slowdown / other.slowdown for mine, other in pairs])
+    metrics["slowdown_pooled"] = ratio_of_sums(
+        [(mine.jobs * mine.slowdown, other.jobs * other.slowdown) for mine, other in pairs]
+    )
     metrics["completion_ratio"] = estimate(
         [mine.all_best_effort_h / other.all_best_effort_h for mine, other in pairs]
     )
@@ -128,6 +132,16 @@ def row_of(
         gains = [mine.worth - rival.worth for mine, rival in zip(own, rivals, strict=True)]
         metrics["worth_gain"] = estimate(gains)
     return LeaseRow(case=case, seeds=len(own), metrics=metrics)
+
+
+def ratio_of_sums(pairs: Sequence[tuple[float, float]]) -> Estimate:
+    """One sum over another, and how far it may be off: by what it would be without each pair (jackknife)."""
+    above, below = (sum(side) for side in zip(*pairs, strict=True))
+    if len(pairs) < 2:
+        return Estimate(mean=above / below, error=0.0, half_width=0.0)
+    count, whole = len(pairs), above / below
+    without = [(above - mine) / (below - other) for mine, other in pairs]
+    return replace(estimate([count * whole - (count - 1) * each for each in without]), mean=whole)
 
 
 def _first_day(case: LeaseCase, log: SwfLog) -> int:

@@ -1,15 +1,18 @@
-"""Admission in hindsight, to compare policies with.
+"""An oracle for admission, to compare policies with: it knows every job that will come, and its true length.
 
-A run without reservations, with every job's true length, is known; accepted are those for which enough nodes
-stay idle in it. That is no bound: one that is accepted may stand in another's way, and delays by chance help
-as well as hurt. It is the best threshold, found afterwards, on what best effort would lose.
+It puts the wishes in the order of what jobs use of their place in a run without any of them, least first, and
+accepts as many from the front as keep the mean bounded slowdown of jobs within a bound. How many is found by
+halving, and each trial is a whole run. That is no bound on what can be accepted: delays by chance shorten
+other jobs' waiting, so that the slowdown does not rise steadily with the number, and some other set, which no
+order tells, may be larger. A search through all sets would choose by such chances alone.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import accumulate
 
 from outrider.core.leases.admission import PlannedLease, SiteView
@@ -27,22 +30,33 @@ class AcceptNamed:
         return "" if lease.workspace.name in self.names else "it is not among those that were chosen before"
 
 
-def idle_enough(
-    before: SimulationResult, wishes: Iterable[TraceSubmission], busy_percent: int
-) -> frozenset[str]:
-    """Those of whose node-seconds at most so much was used by jobs in a run without any of them."""
+def gentlest_first(before: SimulationResult, wishes: Iterable[TraceSubmission]) -> list[str]:
+    """The names of those who want reservations, by the share of their node-seconds that jobs use in a run
+    without any of them."""
     free = IdleNodes(before)
-    chosen: set[str] = set()
+    shares: list[tuple[Fraction, str]] = []
     for wish in wishes:
         workspace = wish.workspace
         if workspace.start_s is None:
             continue
-        lacking = free.lacking(
-            workspace.start_s, workspace.start_s + workspace.duration_s, workspace.instances
-        )
-        if 100 * lacking <= busy_percent * workspace.instances * workspace.duration_s:
-            chosen.add(workspace.name)
-    return frozenset(chosen)
+        end_s = workspace.start_s + workspace.duration_s
+        lacking = free.lacking(workspace.start_s, end_s, workspace.instances)
+        shares.append((Fraction(lacking, workspace.instances * workspace.duration_s), workspace.name))
+    return [name for _, name in sorted(shares)]
+
+
+def longest_front(
+    names: Sequence[str], slowdown_with: Callable[[frozenset[str]], float], most: float
+) -> frozenset[str]:
+    """As many from the front as leave the slowdown at `most` or below, found by halving."""
+    kept, beyond = 0, len(names) + 1
+    while beyond - kept > 1:
+        middle = (kept + beyond) // 2
+        if slowdown_with(frozenset(names[:middle])) <= most:
+            kept = middle
+        else:
+            beyond = middle
+    return frozenset(names[:kept])
 
 
 class IdleNodes:

@@ -67,9 +67,7 @@ def measure_leases(
     """`lost` is work that was killed: nodes, from when, until when. `waiting_price` is what an hour of a
     waiting job costs, in hours of a node in a lease."""
     done = {run.workspace: run for run in outcome.done}
-    ran = [(job, done[job.workspace.name]) for job in jobs if job.workspace.name in done]
-    if not ran:
-        raise ValueError("not one job of the log ran: nothing can be said of best effort")
+    ran = _ran(done, jobs)
     slowdowns = [_slowdown(run.end_s, job.at_s, job.run_s) for job, run in ran]
     got = [(_work(job), 1 / slow) for (job, _), slow in zip(ran, slowdowns, strict=True)]
     got += [(story.instances * story.duration_s, _got(name, story, done)) for name, story in stories.items()]
@@ -102,6 +100,22 @@ def measure_leases(
         broken=sum(story.was_broken for story in asked),
         **shares,
     )
+
+
+def mean_slowdown(outcome: SimulationResult, jobs: Sequence[TraceSubmission]) -> float:
+    """The mean bounded slowdown of the log's jobs."""
+    ran = _ran({run.workspace: run for run in outcome.done}, jobs)
+    return fmean(_slowdown(run.end_s, job.at_s, job.run_s) for job, run in ran)
+
+
+def _ran(
+    done: Mapping[str, FinishedRun], jobs: Sequence[TraceSubmission]
+) -> list[tuple[TraceSubmission, FinishedRun]]:
+    """The log's jobs that ran, as they ran."""
+    ran = [(job, done[job.workspace.name]) for job in jobs if job.workspace.name in done]
+    if not ran:
+        raise ValueError("not one job of the log ran: nothing can be said of best effort")
+    return ran
 
 
 def _slowdown(end_s: int, from_s: int, run_s: int) -> float:

@@ -19,22 +19,23 @@ from re import fullmatch
 from outrider.core.besteffort.jobs.schedule import ScheduleRules
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.leases.adaptive import SteeringRules
-from outrider.core.leases.admission import AcceptNone, HourShare, PlannedLease, ProtectBestEffort
+from outrider.core.leases.admission import AcceptNone, HourShare, PlannedLease, ProtectBestEffort, WithinIdle
 from outrider.core.leases.overbooking import Overbooking
 from outrider.core.model import Reservation
 from outrider.core.scheduler import LeaseRules
 from outrider.sim.batch.site import BatchSite, RunningJob
 from outrider.sim.batch.turns import LEAD, Starter
-from outrider.sim.leases.hindsight import AcceptNamed, idle_enough
-from outrider.sim.leases.users import Lessees
+from outrider.sim.leases.hindsight import AcceptNamed, gentlest_first, longest_front
+from outrider.sim.leases.measures import mean_slowdown
+from outrider.sim.leases.users import Experience, Lessees
 from outrider.sim.setup import MEGABYTE, Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission
-from outrider.sim.world import EventOrder, Simulation
+from outrider.sim.world import EventOrder, Simulation, SimulationResult
 
 SYSTEMS = ("suspend", "migrate", "late", "whole", "checkpoint", "requeue", "plain")
 JOB_SYSTEMS = ("requeue", "plain")
 VIRTUAL_SYSTEMS = ("suspend", "migrate", "late")
-POLICIES = ("all", "none", "hour-share=N", "protect=N", "adaptive=N", "overbook=N", "hindsight=N")
+POLICIES = ("all", "none", "hour-share=N", "protect=N", "idle=N", "adaptive=N", "overbook=N", "oracle=N")
 CHOSEN_S = 120
 """How long before it begins a reservation's nodes are chosen anew: what runs there has to be written."""
 STANDBY_LATER_S = 600
@@ -71,16 +72,17 @@ class LeasePolicy:
     rules: LeaseRules
     risk_percent: int | None = None
     """How likely it may be that the promise of a lease on standby is broken; None: there is no standby."""
-    hindsight_percent: int | None = None
-    """Of what it accepts, how much jobs would have used at the most; None: it does not know that."""
+    oracle_percent: int | None = None
+    """By how much it lets the slowdown of jobs rise, of which it knows all; None: it does not know them."""
 
 
 def policy_of(name: str) -> LeasePolicy:
     """`hour-share=25` has leases on 25 % of each hour at most, `protect=20` keeps the predicted mean bounded
-    slowdown of best effort at 20 or below, `adaptive=10` moves the share of leases by what is worth more if
+    slowdown of best effort at 20 or below, `idle=80` has leases and what best effort runs on and waits for
+    on 80 % of the machine at most, `adaptive=10` moves the share of leases by what is worth more if
     an hour in which a job waits costs what ten hours of a node in a lease bring, `overbook=5` puts leases
-    on standby whose promise is broken with a probability of 5 % at most, and `hindsight=30` knows what jobs
-    do without leases, and accepts those for which they leave 70 % idle of what is asked for."""
+    on standby whose promise is broken with a probability of 5 % at most, and `oracle=10` knows all jobs that
+    will come, and accepts as many leases as raise their mean bounded slowdown by 10 % at most."""
     kind, _, value = name.partition("=")
     if name == "all":
         return LeasePolicy(rules=LeaseRules(is_moving=True))
@@ -91,11 +93,13 @@ def policy_of(name: str) -> LeasePolicy:
         return LeasePolicy(rules=LeaseRules(is_moving=True, admission=(HourShare(number),)))
     if kind == "protect" and (most := hundredths_of(value)):
         return LeasePolicy(rules=LeaseRules(is_moving=True, admission=(ProtectBestEffort(most),)))
+    if kind == "idle" and 0 < number <= 1_000:
+        return LeasePolicy(rules=LeaseRules(is_moving=True, admission=(WithinIdle(number),)))
     if kind == "adaptive" and 0 < number <= 10_000:
         steering = SteeringRules(booked=1000, waiting=1000 * number)
         return LeasePolicy(rules=LeaseRules(is_moving=True, steering=steering))
-    if kind == "hindsight" and value.isascii() and value.isdigit() and number <= 100:
-        return LeasePolicy(rules=LeaseRules(is_moving=True), hindsight_percent=number)
+    if kind == "oracle" and value.isascii() and value.isdigit() and number <= 10_000:
+        return LeasePolicy(rules=LeaseRules(is_moving=True), oracle_percent=number)
     if kind == "overbook" and 2 <= number <= 50:
         return LeasePolicy(rules=LeaseRules(is_moving=True), risk_percent=number)
     raise ValueError(f"policy {name!r}: choose from {', '.join(POLICIES)}")
@@ -130,9 +134,9 @@ def check(system: str, policy: str) -> None:
     found = policy_of(policy)
     if system not in SYSTEMS:
         raise ValueError(f"system {system!r}: choose from {', '.join(SYSTEMS)}")
-    if system in JOB_SYSTEMS and policy.startswith("protect"):
+    if system in JOB_SYSTEMS and policy.startswith(("protect", "idle")):
         raise ValueError(
-            f"policy {policy} predicts a queue that Outrider keeps; system {system} has a batch system's"
+            f"policy {policy} looks at a queue that Outrider keeps; system {system} has a batch system's"
         )
     if found.risk_percent is not None and system not in VIRTUAL_SYSTEMS:
         raise ValueError(
@@ -146,17 +150,35 @@ def site(system: str, policy: str, terms: SystemTerms, trace: Trace, users: Less
     if system == "late" and terms.has_images:
         raise ValueError("system late chooses nodes when images would have to be there: leave out images")
     meant = policy_of(policy)
-    if meant.hindsight_percent is not None:
-        jobs = tuple(each for each in trace.submissions if each.workspace.is_best_effort)
-        before = site(
-            system,
-            "none",
-            terms,
-            replace(trace, submissions=jobs),
-            Lessees(model=users.model, seed=users.seed),
-        )
-        names = idle_enough(before.run(), trace.submissions, meant.hindsight_percent)
-        meant = replace(meant, rules=replace(meant.rules, admission=(AcceptNamed(names),)))
+    if meant.oracle_percent is not None:
+        names = _named_by_oracle(system, terms, trace, users, meant.oracle_percent)
+        meant = replace(meant, rules=_accepting(names))
+    return _built(system, meant, terms, trace, users)
+
+
+def _named_by_oracle(
+    system: str, terms: SystemTerms, trace: Trace, users: Lessees, most_percent: int
+) -> frozenset[str]:
+    """Who is accepted by one that has tried it on this very site with these very jobs and users."""
+    jobs = tuple(each for each in trace.submissions if each.workspace.is_best_effort)
+
+    def tried(names: frozenset[str], given: Trace) -> SimulationResult:
+        same = replace(users, stories={}, experience=Experience())
+        return _built(system, LeasePolicy(rules=_accepting(names)), terms, given, same).run()
+
+    before = tried(frozenset(), replace(trace, submissions=jobs))
+    most = mean_slowdown(before, jobs) * (100 + most_percent) / 100
+    names = gentlest_first(before, trace.submissions)
+    return longest_front(names, lambda chosen: mean_slowdown(tried(chosen, trace), jobs), most)
+
+
+def _accepting(names: frozenset[str]) -> LeaseRules:
+    return LeaseRules(is_moving=True, admission=(AcceptNamed(names),))
+
+
+def _built(
+    system: str, meant: LeasePolicy, terms: SystemTerms, trace: Trace, users: Lessees
+) -> LeaseSite | LeaseBatchSite:
     setup = Setup(
         has_images=terms.has_images,
         slowdown_percent=terms.slowdown_percent if system in VIRTUAL_SYSTEMS else 0,

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from cachemgr.machines.qemu.process import LOCK, holders
@@ -24,7 +25,8 @@ from cachemgr.machines.batch.bootfiles import BootFiles
 others.SCRIPT = "#!/bin/sh\\nsh ./other.sh\\n"
 others.boot_files = lambda name: BootFiles(*sys.argv[2:5])
 """
-# As srun: what comes in goes to all, what they say comes out line by line, and its end is theirs.
+# As srun: what comes in goes to all, what they say comes out line by line; its end is theirs, and if one
+# fails, all end.
 STEP = """
 import json, os, select, signal, subprocess, sys
 begun = []
@@ -49,7 +51,9 @@ while sources:
             os.write(1, data)
         if not data:
             waits.remove(fd)
-            sources.pop(fd, None)
+            if fd and sources.pop(fd).wait():
+                for each in sources.values():
+                    each.terminate()
 sys.exit(max(each.wait() for each in begun))
 """
 # Connections that last: each machine adds 1 to what comes and passes it on; the first counts rounds aloud.
@@ -140,14 +144,19 @@ class SeveralMachines(StandIn):
         found = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
         return [int(word) for word in found.stdout.split()]
 
+    def begun_again(self, process: int) -> list[int]:
+        """The keepers of the job's machines that are begun again if they are killed, the first one's at
+        first: those below the one process that the batch system has begun on each node."""
+        outer = [process, *(pid for pid in self.keepers() if _parent(pid) not in self.keepers())]
+        return [below for pid in outer for below in self.switches(pid)[:1]]
+
     def switches(self, keeper: int) -> list[int]:
-        """What a keeper has forked and not begun as another program."""
-
-        def line_of(pid: int) -> bytes:
-            return Path(f"/proc/{pid}/cmdline").read_bytes()
-
-        words = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
-        return [int(word) for word in words if line_of(int(word)) == line_of(keeper)]
+        """What a keeper has forked and not begun as another program; nothing if it is gone meanwhile."""
+        with suppress(OSError):
+            words = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+            own = Path(f"/proc/{keeper}/cmdline").read_bytes()
+            return [int(word) for word in words if Path(f"/proc/{word}/cmdline").read_bytes() == own]
+        return []
 
     def at(self, node: Path) -> Path:
         return node / f"outrider-{UID}" / f"job-{KEY}"
@@ -182,3 +191,9 @@ class SeveralMachines(StandIn):
     def suspended(self, process: subprocess.Popen[bytes]) -> int:
         process.send_signal(signal.SIGUSR1)
         return self.over(process)
+
+
+def _parent(pid: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0

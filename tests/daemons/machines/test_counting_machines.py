@@ -17,6 +17,7 @@ from tests.daemons.machines.counter import DISK_BYTES
 from tests.daemons.machines.engine import MIB, UID, Engine, wait_until
 
 FEW_LAYERS = str(Path(__file__).with_name("few_layers.py"))
+OLDER = str(Path(__file__).with_name("older_version.py"))
 
 
 def test_suspended_machine_goes_on_where_it_was(engine: Engine, counter: str) -> None:
@@ -85,6 +86,23 @@ def test_machine_with_all_that_can_be_asked_for_is_saved_and_moves(engine: Engin
     layers = {f"{name}.{number}.qcow2" for name in ("root", "scratch") for number in (1, 2)}
     assert set(saved) == {*layers, "console.log", "seed.iso", "state.2"}
     assert_counted(engine, "b")
+
+
+def test_machine_that_an_older_version_began_is_saved_and_goes_on(engine: Engine, counter: str) -> None:
+    started = engine.attempt("start", str(engine.machines / "a"), "--wish", counter, module=(OLDER,))
+    (pid,) = engine.qemus("a")
+    line = Path(f"/proc/{pid}/cmdline").read_text()
+    engine.wait_until_counted("a", 5)
+    engine("suspend", "a")
+    engine("resume", "a")
+    engine.wait_until_counted("a", max(engine.counted("a")) + 5)
+    engine("suspend", "a")
+    engine("resume", "a")
+    engine.wait_until_counted("a", max(engine.counted("a")) + 5)
+
+    assert started[0] == 0
+    assert "memory-backend" not in line
+    assert_counted(engine, "a")
 
 
 def test_machine_that_is_handed_over_goes_on_elsewhere_and_nowhere_else(engine: Engine, counter: str) -> None:

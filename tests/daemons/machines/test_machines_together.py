@@ -13,7 +13,7 @@ from time import sleep
 import pytest
 
 from testbed.linux_guest import LinuxGuest
-from tests.amount import examples
+from tests.amount import examples, few
 from tests.daemons.machines.engine import MIB, WAIT_S, Engine, wait_until
 from tests.daemons.machines.several import SeveralMachines
 
@@ -66,14 +66,16 @@ def test_if_one_cannot_be_saved_all_go_on(engine: Engine, linux: LinuxGuest) -> 
     job = several(engine, linux, 3, 300)
     process = job.start()
     job.wait_until_beyond(30)
-    (pid,) = set(job.qemus()[2]) - set(job.keepers())
-    # It can make no file of that size, as on a disk that is full.
-    limit = ["prlimit", f"--pid={pid}", f"--fsize={4 * MIB}:"]
-    assert engine.popen(limit).wait(WAIT_S) == 0
+    # They can make no file of that size, as on a disk that is full.
+    keepers = [pid for pid in job.keepers() if str(job.nodes[2]) in Path(f"/proc/{pid}/cmdline").read_text()]
+    for pid in keepers:
+        limit = ["prlimit", f"--pid={pid}", f"--fsize={4 * MIB}:"]
+        assert engine.popen(limit).wait(WAIT_S) == 0
     process.send_signal(signal.SIGUSR1)
     wait_until(lambda: "outrider:" in job.said(), job.said)
     status = job.over(process)
 
+    assert keepers
     assert status == 0, job.output.read_text()
     assert job.asked.read_text() == ""
     assert job.numbers() == rounds(job)
@@ -106,10 +108,11 @@ def test_machine_of_another_suspension_does_not_go_on_with_the_others(
 
 
 def victims(job: SeveralMachines, first: int) -> dict[str, list[int]]:
+    """Those that nobody begins again: what the batch system has begun, and QEMU."""
     return {
         "first": [first],
         "other": job.keepers()[:1],
-        "switch": job.switches(first)[:1],
+        "switch": job.switches(keeper)[:1] if (keeper := next(iter(job.begun_again(first)), 0)) else [],
         "qemu": [pid for found in job.qemus() for pid in found if pid not in (first, *job.keepers())][-1:],
     }
 
@@ -147,6 +150,43 @@ def test_whoever_is_killed_meanwhile_all_go_on_or_all_begin_anew(
     assert all(run == list(range(job.count, run[-1] + 1, job.count)) for run in runs), told
     assert runs[-1] == rounds(job), told
     assert len(runs) <= 2, told
+    assert job.left() == []
+    assert job.qemus() == [[]] * job.count
+
+
+def strike(job: SeveralMachines, process: int, chance: Random) -> int:
+    """One or two of the keepers that are begun again, at any time; how many were killed."""
+    sleep(chance.uniform(0, LONGEST_STEP_S))
+    found, count = job.begun_again(process), 0
+    for pid in chance.sample(found, min(len(found), chance.choice((1, 2)))):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            count += 1
+    return count
+
+
+@pytest.mark.parametrize("seed", range(few(8)))
+def test_keepers_that_are_killed_are_begun_again_and_all_machines_go_on(
+    engine: Engine, linux: LinuxGuest, seed: int
+) -> None:
+    chance = Random(seed)
+    job = several(engine, linux, 3, 240)
+    process = job.start()
+    killed = sum(strike(job, process.pid, chance) for _ in range(2))
+    job.wait_until_beyond(15)
+    process.send_signal(signal.SIGUSR1)
+    killed += sum(strike(job, process.pid, chance) for _ in range(2))
+    first = job.over(process)
+    states = {json.loads((job.at(node) / "machine.json").read_text())["state"] for node in job.nodes}
+    process = job.start()
+    killed += sum(strike(job, process.pid, chance) for _ in range(2))
+    last = job.over(process)
+
+    told = job.output.read_text()[-2000:]
+    assert killed >= 3, told
+    assert (first, states, last) == (0, {"suspended"}, 0), told
+    assert len(runs_of(job.numbers(), job.count)) == 1, told
+    assert runs_of(job.numbers(), job.count)[0] == rounds(job), told
     assert job.left() == []
     assert job.qemus() == [[]] * job.count
 

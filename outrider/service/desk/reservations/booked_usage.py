@@ -86,12 +86,27 @@ class NodesView:
 
         The machine is taken for as many processors, of which a node has its mean share.
         """
-        processors = sum(node.capacity["cpus"] for node in self._book.timeline.nodes)
+        processors = self._processors
         leases = [
             (lease.units * processors // self.units, span)
             for lease in (*self.leases(now_s, FOREVER), extra)
             for span in lease.spans
         ]
+        runs, waiting = self._queue(now_s)
+        return pool_slowdown_percent(processors, leases, runs, waiting, now_s)
+
+    def best_effort_units(self, now_s: int) -> int:
+        """Of the batch system's queue as it was seen last, in nodes of the mean share of processors."""
+        runs, waiting = self._queue(now_s)
+        wanted = sum(job.units * job.times for job in (*runs, *waiting))
+        return -(-wanted * self.units // self._processors)
+
+    @property
+    def _processors(self) -> int:
+        return sum(node.capacity["cpus"] for node in self._book.timeline.nodes)
+
+    def _queue(self, now_s: int) -> tuple[list[QueuedJob], list[QueuedJob]]:
+        """Who runs, and who waits in the order of submission."""
         jobs = [job for job in self._jobs if job.reservation is None]
         runs = [_queued(job, now_s) for job in jobs if job.state in (JobState.STARTING, JobState.RUNNING)]
         waiting = [
@@ -99,7 +114,7 @@ class NodesView:
             for job in sorted(jobs, key=lambda job: (job.submitted_s, job.key))
             if job.state is JobState.PENDING or (job.state is JobState.HELD and job.is_held_by_us)
         ]
-        return pool_slowdown_percent(processors, leases, runs, waiting, now_s)
+        return runs, waiting
 
 
 def _queued(job: RmsJob, now_s: int) -> QueuedJob:

@@ -24,7 +24,8 @@ def line(wish: MachineWish, accelerator: str = "tcg") -> list[str]:
     parts = CommandParts(
         program="/usr/bin/qemu", folder="/m,evil=on", qemu=QemuFacts("7.2.1", accelerator, "", ""),
         layers={disk.name: ["/m/1", "/m/2"] for disk in wish.writable},
-        first_layer=1, sockets={"monitor": 5, "console": 6}, outputs={"outrider.out": "/out,append=off"},
+        first_layer=1, sockets={"monitor": 5, "console": 6}, memory=7,
+        outputs={"outrider.out": "/out,append=off"},
     )  # fmt: skip
     return command_line(wish, parts)
 

@@ -74,6 +74,17 @@ def test_killed_keeper_is_begun_again_unless_the_job_is_over(work: str, status: 
     assert kept(work) == (status, said)
 
 
+def test_open_files_that_a_keeper_has_left_are_there_for_all_that_are_begun_after_it() -> None:
+    leave = "ends = os.pipe(); os.write(ends[1], b'abc'); given.leave([ends[0]])"
+    status, said = kept(
+        f"if given.is_first:\n        {leave}; die()\n"
+        "    found = os.read(given.left[0], 1); print(found)\n    found == b'b' or die(); return 3"
+    )
+
+    # The second one took the first letter, and was killed, too.
+    assert (status, said) == (3, ["first=True save=False", *["first=False save=False"] * 2, "b'b'"])
+
+
 def test_keeper_that_is_killed_again_and_again_is_given_up() -> None:
     status, said = kept("die()")
 

@@ -77,7 +77,7 @@ def test_picture_has_a_bar_for_each_model_of_users(tmp_path: Path) -> None:
     ("given", "words"),
     [
         (("--policy", "some"), "policy 'some': choose from all, none, hour-share=N, protect=N"),
-        (("--system", "plain", "--policy", "protect=5"), "policy protect=5 predicts a queue"),
+        (("--system", "plain", "--policy", "protect=5"), "policy protect=5 looks at a queue"),
         (("--against", "protect=x"), "policy 'protect=x': choose from"),
         (("--from-day", "500"), "no jobs in 2 days from day 500 on"),
     ],

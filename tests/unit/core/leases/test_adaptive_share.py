@@ -25,6 +25,9 @@ class Empty:
     def leases(self, start_s: int, end_s: int) -> Iterator[PlannedLease]:
         return iter(())
 
+    def best_effort_units(self, now_s: int) -> int:
+        raise AssertionError("an adaptive share does not ask for it")
+
     def queue_slowdown_percent(self, extra: PlannedLease, now_s: int) -> int:
         return 100
 

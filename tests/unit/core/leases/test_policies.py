@@ -17,6 +17,7 @@ from outrider.core.leases.admission import (
     PlannedLease,
     ProtectBestEffort,
     SiteView,
+    WithinIdle,
 )
 from outrider.core.leases.nodes import Energy, LeastPreemption, NodeOrder, NodeState, Packing, Spreading
 from outrider.core.leases.preemption import (
@@ -43,13 +44,19 @@ HOUR_S = 3600
 class Site:
     """A machine of so many units with leases on it."""
 
-    def __init__(self, units: int, leases: list[PlannedLease], slowdown: int = 100) -> None:
+    def __init__(
+        self, units: int, leases: list[PlannedLease], slowdown: int = 100, best_effort: int = 0
+    ) -> None:
         self.units = units
         self._leases = leases
         self._slowdown = slowdown
+        self._best_effort = best_effort
 
     def leases(self, start_s: int, end_s: int) -> Iterator[PlannedLease]:
         return (each for each in self._leases if each.spans[0][0] < end_s and start_s < each.spans[-1][1])
+
+    def best_effort_units(self, now_s: int) -> int:
+        return self._best_effort
 
     def queue_slowdown_percent(self, extra: PlannedLease, now_s: int) -> int:
         return self._slowdown
@@ -84,6 +91,35 @@ def test_at_most_a_share_of_each_hour_of_the_clock_is_accepted() -> None:
         is_allowed = all(100 * taken[hour] <= percent * units * 60 for hour in touched)
 
         refusal = HourShare(percent).refuse(own, Site(units, others), 0)
+
+        assert (refusal == "") == is_allowed, seed
+        answers["yes" if is_allowed else "no"] += 1
+    assert min(answers.values()) > 50, answers
+
+
+def test_beside_best_effort_and_other_leases_a_share_of_the_machine_is_kept_in_every_second() -> None:
+    answers = {"yes": 0, "no": 0}
+    for seed in range(400):
+        chance = Random(seed)
+        units, percent = chance.randint(4, 20), chance.choice([50, 75, 100, 150])
+
+        def some(chance: Random = chance) -> PlannedLease:
+            at_s, spans = chance.randint(0, 40), []
+            for _ in range(chance.randint(1, 3)):
+                spans.append((at_s, at_s + chance.randint(1, 20)))
+                at_s = spans[-1][1] + chance.randint(0, 9)
+            return lease(chance.randint(1, 4), *spans)
+
+        others, own = [some() for _ in range(chance.randint(0, 5))], some()
+        best_effort = chance.randint(0, units)
+        held = [
+            sum(each.units for each in (*others, own) if any(a <= s < b for a, b in each.spans))
+            for at, to in own.spans
+            for s in range(at, to)
+        ]
+        is_allowed = 100 * (max(held) + best_effort) <= percent * units
+
+        refusal = WithinIdle(percent).refuse(own, Site(units, others, best_effort=best_effort), 0)
 
         assert (refusal == "") == is_allowed, seed
         answers["yes" if is_allowed else "no"] += 1

@@ -94,6 +94,29 @@ def test_best_effort_that_waits_is_not_slowed_down_beyond_the_bound(tmp_path: Pa
     assert "best effort would be slowed down 2.5" in long.reason
 
 
+def test_reservations_fit_into_a_share_with_what_runs_and_what_waits(tmp_path: Path) -> None:
+    """Four nodes, of which reservations and jobs are to have three."""
+    policies = b"version: 1\nrules: [{name: all}]\nleases: {within_idle: 75%}\n"
+    sandbox = Sandbox(tmp_path, policies=policies)
+    sandbox.submit(nodes=1, limit_s=HOUR_S, argv=("sleep", "7200"), is_held=False)
+    sandbox.sleep(60)
+
+    large = sandbox.ask(wanted(sandbox, nodes=3, start="now+2h", duration="1h"), ALICE)
+    small = sandbox.ask(wanted(sandbox, nodes=1, start="now+2h", duration="1h"), ALICE)
+    beside = sandbox.ask(wanted(sandbox, nodes=2, start="now+150m", duration="1h"), ALICE)
+    behind = sandbox.ask(wanted(sandbox, nodes=2, start="now+3h", duration="1h"), ALICE)
+    sandbox.submit(nodes=4, limit_s=HOUR_S, is_held=False)
+    sandbox.sleep(60)
+    waiting = sandbox.ask(wanted(sandbox, nodes=1, start="now+6h", duration="1h"), ALICE)
+
+    answers = (large, small, beside, behind, waiting)
+    assert all(isinstance(each, Decision) for each in answers)
+    results = [each.result for each in answers if isinstance(each, Decision)]
+    assert results == ["refused", "accepted", "refused", "accepted", "refused"]
+    assert isinstance(beside, Decision)
+    assert "may fill 3 nodes or processors, and 2 are wanted" in beside.reason
+
+
 def test_where_there_is_no_best_effort_none_is_protected(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, policies=PROTECTING)
     sandbox.sleep(10)
