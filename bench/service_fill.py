@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.service_site import POLICIES, BenchedSite, images, understood, wish, write_config
 from cachemgr.base.clock import SystemClock
 from outrider.metadata.policies import parse_policies
-from outrider.service.answers import Answer, Decision
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Answer
 from outrider.service.daemon.configuration.files import load_config
 from outrider.service.daemon.configuration.model import settings_of
 from outrider.service.desk.batch.reservation_effects import carry_out

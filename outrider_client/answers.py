@@ -12,6 +12,157 @@ Result = Literal["accepted", "refused"]
 
 
 @dataclass(frozen=True)
+class OpenWindow:
+    """An open reservation's time: its event may come between `from_s` and `until_s`, and it starts within
+    `within_s` of it. `events` are those that it waits for beside its user's word, or those that end it."""
+
+    from_s: int
+    until_s: int
+    within_s: int
+    duration_s: int
+    begins: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    triggered_s: Optional[int] = None
+    """When its event came; None as long as it waits, and if none came."""
+    event: str = ""
+
+
+@dataclass(frozen=True)
+class ImageView:
+    """An image as a reservation has it."""
+
+    uri: Optional[str]
+    digest: Optional[str]
+    size_bytes: int
+    is_private: bool
+
+
+@dataclass(frozen=True)
+class PlannedTransfer:
+    """One image on its way to one or more nodes.
+
+    It begins at `begin_s` if the link is idle then, and at `latest_begin_s` whatever happens;
+    it ends `duration_s` later.
+    """
+
+    number: int
+    nodes: str
+    size_bytes: int
+    duration_s: int
+    begin_s: int
+    latest_begin_s: int
+    deadline_s: int
+
+    @property
+    def ready_s(self) -> int:
+        return self.begin_s + self.duration_s
+
+
+@dataclass(frozen=True)
+class NodeStaging:
+    """How far the image is on one node of a reservation.
+
+    `state` is waiting, arriving, ready, failed or unknown.
+    """
+
+    node: str
+    state: str
+    arrived_bytes: int
+    size_bytes: int
+    rate_bytes_per_s: int = 0
+    source: str = ""
+    ready_s: Optional[int] = None
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class DecisionLine:
+    """Something that was decided, or that happened."""
+
+    number: int
+    at_s: int
+    kind: str
+    name: str
+    outcome: str
+    reason: str
+    user: str = ""
+
+
+@dataclass(frozen=True)
+class ReservationView:
+    """A reservation in a list."""
+
+    name: str
+    number: int
+    state: str
+    user: str
+    account: str
+    nodes: str
+    node_count: int
+    start_s: int
+    end_s: int
+    image: ImageView
+    ready_s: Optional[int]
+    """When the image is expected on all nodes, or was there."""
+    is_confirmed: bool
+    """Whether the batch system has it, too."""
+    why: str
+    window: Optional[OpenWindow] = None
+    """Of one that waits, or has waited, for an event."""
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What became of a promise.
+
+    `ready_s` is when the image was on all nodes, None if it never was; `spare_s` is how long
+    before the start that was, negative if it was late.
+    """
+
+    is_met: bool
+    digest: str
+    ready_s: Optional[int]
+    spare_s: Optional[int]
+    transferred_bytes: int
+    saved_bytes: int
+    sources: tuple[str, ...]
+    words: str
+    price: Optional[int] = None
+    """What was agreed, in thousandths of the site's unit of money; None where nothing has a price."""
+    charged: Optional[int] = None
+    """What of that is charged: nothing if it was not met, or given up before its start."""
+
+
+@dataclass(frozen=True)
+class ReservationDetails:
+    """All about one reservation."""
+
+    reservation: ReservationView
+    workspace: str
+    accepted_s: int
+    changed_s: int
+    ended_s: Optional[int]
+    staging: tuple[NodeStaging, ...]
+    transfers: tuple[PlannedTransfer, ...]
+    odds_percent: Optional[int]
+    """While it is endangered: how likely it is still to be met, by the rates that were seen."""
+    receipt: Optional[Receipt]
+    environment: str = ""
+    """The parallel environment with which a job has all of its nodes, if it asks for `slots` of it."""
+    slots: int = 0
+    price: Optional[int] = None
+    key: str = ""
+    """What the batch system calls it, if that is not its name: a number, by which jobs name it."""
+
+
+@dataclass(frozen=True)
+class ReservationList:
+    reservations: tuple[ReservationView, ...]
+    next_after: Optional[int]
+    """What to go on with, if there are more."""
+
+
+@dataclass(frozen=True)
 class Offer:
     """Other terms that would be accepted, with the nodes that it would have now.
 
@@ -62,22 +213,6 @@ class OptionView:
 
 
 @dataclass(frozen=True)
-class OpenWindow:
-    """An open reservation's time: its event may come between `from_s` and `until_s`, and it starts within
-    `within_s` of it. `events` are those that it waits for beside its user's word, or those that end it."""
-
-    from_s: int
-    until_s: int
-    within_s: int
-    duration_s: int
-    begins: tuple[str, ...] = ()
-    ends: tuple[str, ...] = ()
-    triggered_s: Optional[int] = None
-    """When its event came; None as long as it waits, and if none came."""
-    event: str = ""
-
-
-@dataclass(frozen=True)
 class Status:
     """The service at a glance."""
 
@@ -119,37 +254,6 @@ class Status:
     head: str = ""
     """Which head leads, where there are several, and since when."""
     head_since_s: Optional[int] = None
-
-
-@dataclass(frozen=True)
-class ImageView:
-    """An image as a reservation has it."""
-
-    uri: Optional[str]
-    digest: Optional[str]
-    size_bytes: int
-    is_private: bool
-
-
-@dataclass(frozen=True)
-class PlannedTransfer:
-    """One image on its way to one or more nodes.
-
-    It begins at `begin_s` if the link is idle then, and at `latest_begin_s` whatever happens;
-    it ends `duration_s` later.
-    """
-
-    number: int
-    nodes: str
-    size_bytes: int
-    duration_s: int
-    begin_s: int
-    latest_begin_s: int
-    deadline_s: int
-
-    @property
-    def ready_s(self) -> int:
-        return self.begin_s + self.duration_s
 
 
 @dataclass(frozen=True)
@@ -203,103 +307,6 @@ class Decision:
     """Whether no request of another user is accepted meanwhile that would take their place."""
     options: tuple[OptionView, ...] = ()
     """Of a request that can be carried out in several ways: what is said of each."""
-
-
-@dataclass(frozen=True)
-class NodeStaging:
-    """How far the image is on one node of a reservation.
-
-    `state` is waiting, arriving, ready, failed or unknown.
-    """
-
-    node: str
-    state: str
-    arrived_bytes: int
-    size_bytes: int
-    rate_bytes_per_s: int = 0
-    source: str = ""
-    ready_s: Optional[int] = None
-    words: str = ""
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What became of a promise.
-
-    `ready_s` is when the image was on all nodes, None if it never was; `spare_s` is how long
-    before the start that was, negative if it was late.
-    """
-
-    is_met: bool
-    digest: str
-    ready_s: Optional[int]
-    spare_s: Optional[int]
-    transferred_bytes: int
-    saved_bytes: int
-    sources: tuple[str, ...]
-    words: str
-    price: Optional[int] = None
-    """What was agreed, in thousandths of the site's unit of money; None where nothing has a price."""
-    charged: Optional[int] = None
-    """What of that is charged: nothing if it was not met, or given up before its start."""
-
-
-@dataclass(frozen=True)
-class ReservationView:
-    """A reservation in a list."""
-
-    name: str
-    number: int
-    state: str
-    user: str
-    account: str
-    nodes: str
-    node_count: int
-    start_s: int
-    end_s: int
-    image: ImageView
-    ready_s: Optional[int]
-    """When the image is expected on all nodes, or was there."""
-    is_confirmed: bool
-    """Whether the batch system has it, too."""
-    why: str
-    window: Optional[OpenWindow] = None
-    """Of one that waits, or has waited, for an event."""
-
-
-@dataclass(frozen=True)
-class DecisionLine:
-    """Something that was decided, or that happened."""
-
-    number: int
-    at_s: int
-    kind: str
-    name: str
-    outcome: str
-    reason: str
-    user: str = ""
-
-
-@dataclass(frozen=True)
-class ReservationDetails:
-    """All about one reservation."""
-
-    reservation: ReservationView
-    workspace: str
-    accepted_s: int
-    changed_s: int
-    ended_s: Optional[int]
-    staging: tuple[NodeStaging, ...]
-    transfers: tuple[PlannedTransfer, ...]
-    odds_percent: Optional[int]
-    """While it is endangered: how likely it is still to be met, by the rates that were seen."""
-    receipt: Optional[Receipt]
-    environment: str = ""
-    """The parallel environment with which a job has all of its nodes, if it asks for `slots` of it."""
-    slots: int = 0
-    price: Optional[int] = None
-    key: str = ""
-    """What the batch system calls it, if that is not its name: a number, by which jobs name it."""
 
 
 @dataclass(frozen=True)
@@ -364,13 +371,6 @@ class JobDetails:
     """In the answer to its migration: from where to where its machine moves, and for how long it pauses."""
     machines: tuple[MachineView, ...] = ()
     """Of a job that runs in virtual machines; empty until it runs, and for other users."""
-
-
-@dataclass(frozen=True)
-class ReservationList:
-    reservations: tuple[ReservationView, ...]
-    next_after: Optional[int]
-    """What to go on with, if there are more."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ LONGEST_FIRST = (
 # What waits for daemons, the longer the fewer tests a file has; others keep a processor busy.
 WAITING = ("tests/contract", "tests/daemons", "tests/security/test_")
 # Folders whose files have daemons in common, which another worker would start once more.
-SHARING = ("tests/daemons/demo",)
+SHARING = ("tests/daemons/demo", "tests/contract")
 # One worker of so many computes while the others wait: by themselves they leave a processor idle.
 COMPUTING = 4
 
@@ -72,8 +72,10 @@ def waits(unit: str) -> bool:
 
 
 def unit_of(nodeid: str) -> str:
-    """What one worker runs as a whole: a file, or a folder."""
+    """What one worker runs as a whole: a file, or a folder but for those of its files that take long."""
     file = nodeid.partition("::")[0]
+    if file in LONGEST_FIRST:
+        return file
     return next((folder for folder in SHARING if PurePath(file).is_relative_to(folder)), file)
 
 

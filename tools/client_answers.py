@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+ANSWERS = ROOT / "outrider/service/answers"
+SUBJECTS = ("events", "images", "transfers", "records", "reservations", "leases", "site", "decision", "jobs")
 SOURCES = (
-    ROOT / "outrider/service/answers/leases.py",
-    ROOT / "outrider/service/answers/site.py",
-    ROOT / "outrider/service/answers/__init__.py",
+    *(ANSWERS / f"{name}.py" for name in SUBJECTS),
     ROOT / "outrider/service/web/routes/submissions.py",
 )
 TARGET = ROOT / "outrider_client/answers.py"

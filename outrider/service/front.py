@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from outrider.metadata.workspace import WorkspaceFile
-from outrider.service.answers import Answer, Trouble
+from outrider.service.answers.reply import Answer, Trouble
 from outrider.service.answers.site import ShareList
 from outrider.service.ports import FoundImage, ImageClaim, LoginBook
 from outrider.service.requests import MOST_LISTED, Caller, Request

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from outrider.cli.demo.ending import ended_in_order
 from outrider.cli.demo.screen import Start
 from outrider.cli.errors import CommandError
-from outrider.service.answers import JobDetails, ReservationDetails
+from outrider.service.answers.jobs import JobDetails
+from outrider.service.answers.reservations import ReservationDetails
 from outrider_client.reading import read
 from testbed.demo import janitor, measured
 from testbed.demo.guest import NOT_SHOWN, give_guest, provided_guest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import re
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.gridengine_harness import CANNOT
+from tests.contract.gridengine_harness import CANNOT, end_cluster
 from tests.contract.harness import Harness, Scene
 from tests.contract.slurm_cluster import Cluster
 from tests.contract.slurm_harness import SlurmHarness, private_slurm
@@ -32,24 +33,35 @@ if os.environ.get("OUTRIDER_TEST_VERSIONS"):
     }
 
 
-@pytest.fixture(scope="session")
-def clusters() -> Iterator[Callable[[str], Cluster]]:
-    """The private clusters, each begun when it is first asked for."""
-    known: dict[str, Cluster] = {}
-    with ExitStack() as stack:
+KNOWN: dict[str, Cluster] = {}
+"""The private clusters of Slurm, each begun when it is first asked for."""
+BEGUN = ExitStack()
 
-        def cluster_of(name: str) -> Cluster:
-            if name not in known:
-                known[name] = stack.enter_context(private_slurm(SLURMS[name]))
-            return known[name]
 
-        yield cluster_of
+def cluster_of(name: str) -> Cluster:
+    if name not in KNOWN:
+        KNOWN[name] = BEGUN.enter_context(private_slurm(SLURMS[name]))
+        atexit.register(end_clusters)
+    return KNOWN[name]
+
+
+def end_clusters() -> None:
+    KNOWN.clear()
+    BEGUN.close()
+    end_cluster()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Clusters serve all tests of this folder that follow each other, and end with the last of these."""
+    if nextitem is None or not nextitem.path.is_relative_to(Path(__file__).parent):
+        end_clusters()
 
 
 @pytest.fixture(params=[*HARNESSES, *SLURMS])
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     if request.param in SLURMS:
-        real = SlurmHarness(request.getfixturevalue("clusters")(request.param))
+        real = SlurmHarness(cluster_of(request.param))
         real.sweep()
         yield Scene(real)
         return

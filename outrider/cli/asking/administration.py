@@ -85,7 +85,7 @@ def reload(arguments: argparse.Namespace) -> None:
 
 
 def reconcile(arguments: argparse.Namespace) -> None:
-    from outrider.service.answers import Reconciled
+    from outrider.service.answers.nodes import Reconciled
 
     asking = session(arguments)
     found = asking.shown(Reconciled, asking.client.post("/v1/reconcile", None))

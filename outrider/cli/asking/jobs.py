@@ -13,7 +13,7 @@ from outrider.cli.asking.session import Session, add_asking, add_filters, add_he
 from outrider_client.transport import in_path
 
 if TYPE_CHECKING:
-    from outrider.service.answers import JobDetails, JobView, MachineView
+    from outrider.service.answers.jobs import JobDetails, JobView, MachineView
 
 JOB_STATES = ("resolving", "refused", "waiting", "staging", "staged", "running", "suspended")
 _JOBS = """Best-effort jobs that name an image. No column of the table has blanks in it, except the last.
@@ -90,7 +90,7 @@ def add(commands: Subparsers) -> None:
 
 def jobs(arguments: argparse.Namespace) -> None:
     from outrider.cli.asking.display.columns import JOBS
-    from outrider.service.answers import JobList
+    from outrider.service.answers.jobs import JobList
 
     asking = session(arguments)
     query = filters(arguments)
@@ -108,7 +108,7 @@ def resume(arguments: argparse.Namespace) -> None:
 
 
 def migrate(arguments: argparse.Namespace) -> None:
-    from outrider.service.answers import JobDetails
+    from outrider.service.answers.jobs import JobDetails
     from outrider_client.transport import printable_line
 
     asking = session(arguments)
@@ -129,7 +129,7 @@ def login(arguments: argparse.Namespace) -> None:
 def _enter(arguments: argparse.Namespace, verb: str, words: Sequence[str]) -> None:
     """Become the program on the node of one of a job's machines."""
     from outrider.cli.errors import InputError, MissingPartError
-    from outrider.service.answers import JobDetails
+    from outrider.service.answers.jobs import JobDetails
 
     asking = session(arguments)
     details = asking.shown(JobDetails, asking.client.get(f"/v1/jobs/{in_path(arguments.job)}"))
@@ -170,7 +170,7 @@ def _instance(text: str, machines: Sequence[MachineView]) -> int:
 
 
 def _order(arguments: argparse.Namespace, words: str, *, is_suspended: bool) -> None:
-    from outrider.service.answers import JobDetails
+    from outrider.service.answers.jobs import JobDetails
     from outrider_client.transport import printable_line
 
     asking = session(arguments)
@@ -187,7 +187,7 @@ def is_job(name: str) -> bool:
 
 
 def show_job(asking: Session, name: str) -> None:
-    from outrider.service.answers import JobDetails
+    from outrider.service.answers.jobs import JobDetails
 
     details = asking.shown(JobDetails, asking.client.get(f"/v1/jobs/{in_path(name)}"))
     if details is not None:
@@ -197,7 +197,7 @@ def show_job(asking: Session, name: str) -> None:
 def explain_job(asking: Session, name: str) -> None:
     from cachemgr.base.tables import printable
     from outrider.cli.asking.display.terminal import GAP
-    from outrider.service.answers import JobDetails
+    from outrider.service.answers.jobs import JobDetails
 
     details = asking.shown(JobDetails, asking.client.get(f"/v1/jobs/{in_path(name)}"))
     if details is None:

@@ -159,7 +159,7 @@ def _counts(counted: Mapping[str, int]) -> str:
 
 def nodes(arguments: argparse.Namespace) -> None:
     from outrider.cli.asking.display.columns import NODES
-    from outrider.service.answers import NodeList
+    from outrider.service.answers.nodes import NodeList
 
     asking = session(arguments)
     answer = asking.pages("/v1/nodes", {"names": arguments.names}, "nodes")
@@ -169,7 +169,7 @@ def nodes(arguments: argparse.Namespace) -> None:
 
 def images(arguments: argparse.Namespace) -> None:
     from outrider.cli.asking.display.columns import IMAGES
-    from outrider.service.answers import ImageList
+    from outrider.service.answers.images import ImageList
 
     asking = session(arguments)
     if (found := asking.shown(ImageList, asking.client.get("/v1/images"))) is not None:
@@ -179,7 +179,7 @@ def images(arguments: argparse.Namespace) -> None:
 
 def transfers(arguments: argparse.Namespace) -> None:
     from outrider.cli.asking.display.columns import TRANSFERS
-    from outrider.service.answers import TransferList
+    from outrider.service.answers.transfers import TransferList
 
     asking = session(arguments)
     if (found := asking.shown(TransferList, asking.client.get("/v1/transfers"))) is not None:

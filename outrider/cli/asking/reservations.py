@@ -94,7 +94,7 @@ def _add_trigger(commands: Subparsers) -> None:
 
 def list_reservations(arguments: argparse.Namespace) -> None:
     from outrider.cli.asking.display.columns import RESERVATIONS
-    from outrider.service.answers import ReservationList
+    from outrider.service.answers.reservations import ReservationList
 
     asking = session(arguments)
     if arguments.kind is not None:
@@ -123,7 +123,7 @@ def _list_leases(asking: Session, arguments: argparse.Namespace) -> None:
 
 
 def show(arguments: argparse.Namespace) -> None:
-    from outrider.service.answers import ReservationDetails
+    from outrider.service.answers.reservations import ReservationDetails
 
     asking = session(arguments)
     if is_job(arguments.name):
@@ -144,7 +144,7 @@ def show(arguments: argparse.Namespace) -> None:
 def _show_series(asking: Session, name: str) -> bool:
     """The occurrences of one that recurs, or its roles; False if the name stands for something else."""
     from outrider.cli.asking.display.columns import RESERVATIONS
-    from outrider.service.answers import LeaseDetails
+    from outrider.service.answers.leases import LeaseDetails
 
     try:
         answer = asking.client.get(f"/v1/leases/{in_path(name)}")
@@ -160,7 +160,7 @@ def _show_series(asking: Session, name: str) -> bool:
 
 def explain(arguments: argparse.Namespace) -> None:
     from outrider.cli.asking.display.terminal import GAP
-    from outrider.service.answers import Explanation
+    from outrider.service.answers.records import Explanation
     from outrider_client.transport import printable_line
 
     asking = session(arguments)
@@ -183,7 +183,7 @@ def explain(arguments: argparse.Namespace) -> None:
 
 def cancel(arguments: argparse.Namespace) -> None:
     from outrider.cli.asking.display.words import nodes_in_words
-    from outrider.service.answers import ReservationDetails, ReservationList
+    from outrider.service.answers.reservations import ReservationDetails, ReservationList
     from outrider_client.transport import printable_line
 
     asking = session(arguments)
@@ -202,8 +202,8 @@ def cancel(arguments: argparse.Namespace) -> None:
 
 
 def trigger(arguments: argparse.Namespace) -> None:
-    from outrider.service.answers import ReservationDetails
-    from outrider.service.answers.leases import EventTaken
+    from outrider.service.answers.events import EventTaken
+    from outrider.service.answers.reservations import ReservationDetails
     from outrider_client.transport import printable_line
 
     asking = session(arguments)

@@ -14,7 +14,7 @@ from outrider.cli.output import print_json, print_notes
 from outrider_client.transport import FaultyRequestError, Json, in_path
 
 if TYPE_CHECKING:
-    from outrider.service.answers import Decision
+    from outrider.service.answers.decision import Decision
 
 _FORMS = """Times are Slurm's forms and ISO 8601, in the zone that TZ names or else the machine's.
 What is accepted is a promise: the image is on all nodes when the reservation starts. What is
@@ -145,7 +145,7 @@ def _print(
     can_be_repeated: bool = True,
 ) -> None:
     """The decision on stdout, and the exit code that says which it was."""
-    from outrider.service.answers import Decision
+    from outrider.service.answers.decision import Decision
 
     decision = asking.read(Decision, answer)
     if asking.is_json:

@@ -16,8 +16,8 @@ from outrider.cli.output import print_json
 if TYPE_CHECKING:
     from outrider.cli.asking.display.terminal import Paint
     from outrider.cli.asking.display.words import When
-    from outrider.service.answers import TransferView
     from outrider.service.answers.site import Stretch, Timeline
+    from outrider.service.answers.transfers import TransferView
 
 HOUR_S = 3600
 DEFAULT_S = 12 * HOUR_S
@@ -57,8 +57,8 @@ def add(commands: Subparsers) -> None:
 
 
 def timeline(arguments: argparse.Namespace) -> None:
-    from outrider.service.answers import TransferList
     from outrider.service.answers.site import Timeline
+    from outrider.service.answers.transfers import TransferList
 
     asking = session(arguments)
     from_s = asking.when.now_s if arguments.start is None else _instant_s(arguments.start, "--from", asking)

@@ -17,7 +17,8 @@ from outrider_client.transport import Json, in_path, printable_line
 if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
     from outrider.cli.asking.display.words import When
-    from outrider.service.answers import ReservationDetails, TransferList
+    from outrider.service.answers.reservations import ReservationDetails
+    from outrider.service.answers.transfers import TransferList
 
 OVER = ("ended", "cancelled", "failed")
 READY = ("ready", "active", *OVER)
@@ -126,7 +127,8 @@ def _look(asking: Session, name: str | None, now_s: int) -> tuple[str, dict[str,
     """The screen, a line for each thing that can change, and whose state is the last if one is watched: its
     whole name, since it may be meant by its workspace's only as long as no other is."""
     from outrider.cli.asking.display.words import When
-    from outrider.service.answers import ReservationDetails, TransferList
+    from outrider.service.answers.reservations import ReservationDetails
+    from outrider.service.answers.transfers import TransferList
 
     when = When(now_s=now_s, zone=asking.zone)
     if name is None:
@@ -143,7 +145,8 @@ def _look(asking: Session, name: str | None, now_s: int) -> tuple[str, dict[str,
 def _look_at_lease(asking: Session, name: str, parts: list[str]) -> tuple[str, dict[str, str], str] | None:
     """The same of a lease of several reservations; None if there is none of that name. It is ready when all
     are. Its `parts` are remembered: what is over is not shown any more, so they are asked for in the end."""
-    from outrider.service.answers import LeaseDetails, ReservationDetails
+    from outrider.service.answers.leases import LeaseDetails
+    from outrider.service.answers.reservations import ReservationDetails
 
     try:
         answer = asking.client.get(f"/v1/leases/{in_path(name)}")

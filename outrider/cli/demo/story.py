@@ -11,7 +11,7 @@ from outrider.cli.demo.screen import DemoScreen
 from outrider.cli.demo.stage import NODES, RATE_BYTES_PER_S, DemoStage
 from outrider.cli.demo.summary import Kept, summary
 from outrider.cli.errors import BrokenError, RefusedError
-from outrider.service.answers import ReservationDetails
+from outrider.service.answers.reservations import ReservationDetails
 from outrider_client.reading import read
 from outrider_client.transport import in_path
 

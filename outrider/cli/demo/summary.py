@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cachemgr.base.sizes import in_words
-from outrider.service.answers import ReservationDetails
+from outrider.service.answers.reservations import ReservationDetails
 
 _BEGUN = re.compile(r"info transfer begins transfer=(\d+) image=(\S+) ")
 _ENDED = re.compile(r"info transfer ended transfer=(\d+) seconds=(\d+) ")

@@ -67,7 +67,7 @@ def logout(arguments: argparse.Namespace) -> None:
 
 
 def logins(arguments: argparse.Namespace) -> None:
-    from outrider.service.answers import LoginList
+    from outrider.service.answers.logins import LoginList
 
     asking = session(arguments)
     found = asking.shown(LoginList, asking.client.get("/v1/logins"))

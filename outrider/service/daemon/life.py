@@ -23,7 +23,9 @@ from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem
-from outrider.service.answers import ImageList, ReservationDetails, Verdict
+from outrider.service.answers.images import ImageList
+from outrider.service.answers.jobs import Verdict
+from outrider.service.answers.reservations import ReservationDetails
 from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.configuration.model import Config, administrators_of, effort_of, settings_of
 from outrider.service.daemon.errors import ServiceError, ServiceInputError, SocketError, StuckError

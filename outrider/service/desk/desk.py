@@ -18,7 +18,8 @@ from outrider.core.reservations.refusal import of_broken_program
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
 from outrider.rms.base import NodeState, Refused, RmsNode, Sight
-from outrider.service.answers import Answer, Reconciled, Replied, Trouble
+from outrider.service.answers.nodes import Reconciled
+from outrider.service.answers.reply import Answer, Replied, Trouble
 from outrider.service.desk.batch.effect_queue import MOST_WAIT_S, EffectQueue
 from outrider.service.desk.batch.job_effects import is_move, job_of
 from outrider.service.desk.batch.reservation_effects import PARK, RESERVE
@@ -492,9 +493,8 @@ class Desk:
 
     def _status(self) -> Answer:
         return status_of(
-            self._parts, self._settings, self._orders,
-            now_s=self._now_s, started_s=self._started_s, batch_system=self._batch_system,
-            troubles=self.troubles, seen_s=self._batch.seen_s,
+            self._parts, self._settings, self._orders, now_s=self._now_s, started_s=self._started_s,
+            batch_system=self._batch_system, troubles=self.troubles, seen_s=self._batch.seen_s,
             nodes_up=sum(each.state is NodeState.UP for each in self._node_list.values()),
             decided=dict(self._decided),
         )  # fmt: skip

@@ -10,16 +10,12 @@ from outrider.metadata.conversion import deployment_of
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
-from outrider.service.answers import (
-    Answer,
-    Decision,
-    JobDetails,
-    Replied,
-    ReservationList,
-    TransferList,
-    Trouble,
-)
-from outrider.service.answers.leases import EventTaken
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.events import EventTaken
+from outrider.service.answers.jobs import JobDetails
+from outrider.service.answers.reply import Answer, Replied, Trouble
+from outrider.service.answers.reservations import ReservationList
+from outrider.service.answers.transfers import TransferList
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.jobs.interruption import machine_orders
 from outrider.service.desk.leases.early_starts import renewed_from, without

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from cachemgr.base.shares import Share, Shares
 from outrider.metadata.workspace import ImageSection
-from outrider.service.answers import Answer, Decision, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Answer, Trouble
 from outrider.service.answers.site import ShareList
 from outrider.service.front import Front, NotDone, WantedShares
 from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, LoginBook, LoginFault, NotYet

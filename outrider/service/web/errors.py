@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from starlette.responses import Response
 
 from outrider.metadata.errors import FaultyFileError, key_path
-from outrider.service.answers import Trouble
+from outrider.service.answers.reply import Trouble
 from outrider.service.front import Busy
 
 STATUS_OF = {

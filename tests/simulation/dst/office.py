@@ -8,7 +8,7 @@ from random import Random
 
 from cachemgr.base.steady import Reckoning
 from outrider.metadata.policies import Policies
-from outrider.service.answers import Replied
+from outrider.service.answers.reply import Replied
 from outrider.service.desk.desk import Desk, Event
 from outrider.service.ports import Finished
 from outrider.service.requests import Asked, Ticked

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from outrider.metadata.workspace import DeploymentSection, ImageSection, MetadataSection, WorkspaceFile
-from outrider.service.answers import Answer, Decision, Replied, ReservationDetails, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Answer, Replied, Trouble
+from outrider.service.answers.reservations import ReservationDetails
 from outrider.service.ports import FoundImage
 from outrider.service.requests import (
     Accept,

@@ -10,7 +10,7 @@ import pytest
 from outrider.core.besteffort.jobs.requeueing import RequeueTerms
 from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, RmsReservation
-from outrider.service.answers import Decision
+from outrider.service.answers.decision import Decision
 from outrider.service.desk.desk import Desk
 from outrider.service.desk.dispatch import RequestDispatch
 from outrider.service.desk.jobs.interruption.yielding import JobYielding

@@ -18,7 +18,8 @@ import pytest
 from outrider.core.model import Resources
 from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import JobState, Submission
-from outrider.service.answers import Decision, ReservationDetails
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reservations import ReservationDetails
 from outrider.service.ports import NodeImage
 from outrider.service.requests import Trigger
 from outrider.service.settings import Settings

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.service import answers
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.images import ImageList, ImageOnNodes, ImageView
 from outrider.service.answers.leases import Offer
+from outrider.service.answers.nodes import NodeList, NodeView
+from outrider.service.answers.records import DecisionLine, Explanation
+from outrider.service.answers.reservations import (
+    Receipt,
+    ReservationDetails,
+    ReservationList,
+    ReservationView,
+)
 from outrider.service.answers.site import ShareList, ShareView, Status, Stretch, Timeline
+from outrider.service.answers.transfers import NodeStaging, PlannedTransfer, TransferList, TransferView
 
 NOW_S = 1_901_023_500
 """14:05 on 29 March 2030, UTC."""
@@ -15,19 +25,19 @@ MIB, GIB = 2**20, 2**30
 DIGEST = "sha256:" + "9f86d081884c7d65" * 4
 START_S = NOW_S + 25 * MINUTE_S
 
-IMAGE = answers.ImageView(
+IMAGE = ImageView(
     uri="https://images.example.org/ubuntu.qcow2", digest=DIGEST, size_bytes=2 * GIB, is_private=False
 )
-TRANSFER = answers.PlannedTransfer(
+TRANSFER = PlannedTransfer(
     number=7, nodes="n[1-2]", size_bytes=2 * GIB, duration_s=170, begin_s=START_S - 940,
     latest_begin_s=START_S - 171, deadline_s=START_S,
 )  # fmt: skip
-ACCEPTED = answers.Decision(
+ACCEPTED = Decision(
     result="accepted", name="render-17", workspace="render", start_s=START_S, end_s=START_S + 2 * HOUR_S,
     nodes="n[1-4]", node_count=4, image=IMAGE, transfers=(TRANSFER,), nodes_with_image="n[3-4]",
     saved_bytes=4 * GIB, ready_s=START_S - 770, latest_ready_s=START_S - 1, slack_s=770,
 )  # fmt: skip
-REFUSED = answers.Decision(
+REFUSED = Decision(
     result="refused", name="", workspace="render", start_s=START_S, end_s=START_S + 2 * HOUR_S, nodes="",
     node_count=4, image=IMAGE, cause="link",
     reason="ubuntu.qcow2 (2.0 GiB) cannot reach 4 nodes by 14:30: the link is booked until 14:28",
@@ -45,7 +55,7 @@ REFUSED = answers.Decision(
     ),
     offers_until_s=NOW_S + 60, are_offers_protected=True,
 )  # fmt: skip
-VIEW = answers.ReservationView(
+VIEW = ReservationView(
     name="render-17", number=17, state="preparing", user="ada", account="physics", nodes="n[1-4]",
     node_count=4, start_s=START_S, end_s=START_S + 2 * HOUR_S, image=IMAGE, ready_s=START_S - 770,
     is_confirmed=True, why="",
@@ -55,28 +65,28 @@ OTHER = replace(
     image=replace(IMAGE, uri=None, digest=None, is_private=True), is_confirmed=False,
     why="n8 is away since 14:01",
 )  # fmt: skip
-LIST = answers.ReservationList(reservations=(VIEW, OTHER), next_after=None)
+LIST = ReservationList(reservations=(VIEW, OTHER), next_after=None)
 STAGING = (
-    answers.NodeStaging(
+    NodeStaging(
         node="n1", state="arriving", arrived_bytes=900 * MIB, size_bytes=2 * GIB,
         rate_bytes_per_s=24 * MIB, source="relay n3",
     ),
-    answers.NodeStaging(
+    NodeStaging(
         node="n2", state="arriving", arrived_bytes=800 * MIB, size_bytes=2 * GIB,
         rate_bytes_per_s=24 * MIB, source="relay n3",
     ),
-    answers.NodeStaging(
+    NodeStaging(
         node="n3", state="ready", arrived_bytes=2 * GIB, size_bytes=2 * GIB, ready_s=NOW_S - HOUR_S
     ),
-    answers.NodeStaging(
+    NodeStaging(
         node="n4", state="ready", arrived_bytes=2 * GIB, size_bytes=2 * GIB, ready_s=NOW_S - HOUR_S
     ),
 )  # fmt: skip
-DETAILS = answers.ReservationDetails(
+DETAILS = ReservationDetails(
     reservation=VIEW, workspace="render", accepted_s=NOW_S - 600, changed_s=NOW_S - 60, ended_s=None,
     staging=STAGING, transfers=(TRANSFER,), odds_percent=None, receipt=None,
 )  # fmt: skip
-RECEIPT = answers.Receipt(
+RECEIPT = Receipt(
     is_met=True, digest=DIGEST, ready_s=START_S - 192, spare_s=192, transferred_bytes=4 * GIB,
     saved_bytes=4 * GIB, sources=("https://images.example.org", "n3"), words="",
 )  # fmt: skip
@@ -89,28 +99,28 @@ FAILED = replace(
 )  # fmt: skip
 CANCELLED = replace(DETAILS, reservation=replace(VIEW, state="cancelled"), ended_s=NOW_S)
 DECISIONS = (
-    answers.DecisionLine(
+    DecisionLine(
         number=40, at_s=NOW_S - 600, kind="reserve", name="render-17", outcome="accepted", reason="",
         user="ada",
     ),
-    answers.DecisionLine(
+    DecisionLine(
         number=44, at_s=NOW_S - 60, kind="transfer", name="render-17", outcome="begun",
         reason="the link is idle",
     ),
 )  # fmt: skip
-EXPLANATION = answers.Explanation(
+EXPLANATION = Explanation(
     name="render-17",
     sentences=("It is on n[1-4] because n3 and n4 have the image.", "The link was idle from 14:14 on."),
     decisions=DECISIONS,
 )
-NODES = answers.NodeList(
+NODES = NodeList(
     nodes=(
-        answers.NodeView(
+        NodeView(
             name="n1", state="up", capacity="cpus=16,memory=64GiB", limit_bytes=20 * GIB, used_bytes=3 * GIB,
             reported_s=NOW_S - 5, images=2, arriving=1, reservation="render-17", next_reservation_s=START_S,
             words="",
         ),
-        answers.NodeView(
+        NodeView(
             name="n8", state="away", capacity="cpus=16,memory=64GiB", limit_bytes=None, used_bytes=None,
             reported_s=None, images=0, arriving=0, reservation="", next_reservation_s=None,
             words="its pool does not answer since 14:01",
@@ -118,16 +128,16 @@ NODES = answers.NodeList(
     ),
     next_after="",
 )  # fmt: skip
-IMAGES = answers.ImageList(
+IMAGES = ImageList(
     images=(
-        answers.ImageOnNodes(
+        ImageOnNodes(
             digest=DIGEST, uri=IMAGE.uri or "", size_bytes=2 * GIB, nodes="n[3-4]", node_count=2,
             coming_nodes="n[1-2]", reservations=1, is_private=False,
         ),
     ),
     is_complete=True,
 )  # fmt: skip
-MOVING = answers.TransferView(
+MOVING = TransferView(
     number=7, state="running", nodes="n[1-2]", image=IMAGE, begin_s=NOW_S - 60, latest_begin_s=START_S - 171,
     deadline_s=START_S, ready_s=NOW_S + 110, arrived_bytes=1700 * MIB, total_bytes=4 * GIB,
     rate_bytes_per_s=48 * MIB, for_reservations=("render-17",), is_late=False, staging=STAGING[:2],
@@ -137,7 +147,7 @@ WAITING = replace(
     deadline_s=NOW_S + 4000, arrived_bytes=0, rate_bytes_per_s=0, for_reservations=("web-3",), is_late=True,
     staging=(),
 )  # fmt: skip
-TRANSFERS = answers.TransferList(transfers=(MOVING, WAITING), is_complete=True)
+TRANSFERS = TransferList(transfers=(MOVING, WAITING), is_complete=True)
 SHARES = ShareList(
     shares=(
         ShareView(

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from outrider.cli.main import main
-from outrider.service.answers import Decision, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Trouble
 from outrider.service.front import Busy, NotDone, Submit, WantedShares
 from outrider.service.requests import (
     Cancel,

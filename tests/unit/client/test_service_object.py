@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.answers import JobDetails, JobList, JobView, ReservationList
+from outrider.service.answers.jobs import JobDetails, JobList, JobView
+from outrider.service.answers.reservations import ReservationList
 from outrider_client import (
     BrokenError,
     FaultyRequestError,

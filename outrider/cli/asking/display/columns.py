@@ -6,14 +6,20 @@ A `>` before a title aligns its column to the right. No value but the last has a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from cachemgr.base.sizes import in_words
 from cachemgr.base.times import span_in_words
 from outrider.cli.asking.display.words import When, image_name, money, percent, rate_in_words, short
-from outrider.service.answers import ImageOnNodes, ImageView, JobView, NodeView, ReservationView, TransferView
-from outrider.service.answers.leases import LeaseView, ReportLine
-from outrider.service.answers.site import ShareView
+
+if TYPE_CHECKING:
+    from outrider.service.answers.images import ImageOnNodes, ImageView
+    from outrider.service.answers.jobs import JobView
+    from outrider.service.answers.leases import LeaseView, ReportLine
+    from outrider.service.answers.nodes import NodeView
+    from outrider.service.answers.reservations import ReservationView
+    from outrider.service.answers.site import ShareView
+    from outrider.service.answers.transfers import TransferView
 
 V = TypeVar("V")
 Columns = tuple[tuple[str, Callable[[V, When], object]], ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from typing import TYPE_CHECKING
 
 from cachemgr.base.sizes import in_words
 from cachemgr.base.tables import printable
@@ -17,8 +18,11 @@ from outrider.cli.asking.display.words import (
     short,
     slack_in_words,
 )
-from outrider.service.answers import Decision, ImageView
-from outrider.service.answers.leases import OpenWindow
+
+if TYPE_CHECKING:
+    from outrider.service.answers.decision import Decision
+    from outrider.service.answers.events import OpenWindow
+    from outrider.service.answers.images import ImageView
 
 WORKFLOWS = {
     "slurm": "sbatch --reservation={name} --nodes={nodes} SCRIPT",

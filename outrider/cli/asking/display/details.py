@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from cachemgr.base.sizes import in_words
 from cachemgr.base.tables import printable
@@ -11,8 +12,11 @@ from outrider.cli.asking.display.decision import image_line, qsub_form, window_l
 from outrider.cli.asking.display.staging import staging_lines
 from outrider.cli.asking.display.terminal import Paint, facts
 from outrider.cli.asking.display.words import SHORT_DIGEST, When, money, nodes_in_words, slack_in_words
-from outrider.service.answers import PlannedTransfer, Receipt, ReservationDetails
-from outrider.service.answers.leases import OpenWindow
+
+if TYPE_CHECKING:
+    from outrider.service.answers.events import OpenWindow
+    from outrider.service.answers.reservations import Receipt, ReservationDetails
+    from outrider.service.answers.transfers import PlannedTransfer
 
 MOST_TRANSFERS = 20
 _DIGEST = re.compile(rf"\b(sha256:[0-9a-f]{{{SHORT_DIGEST}}})[0-9a-f]{{{64 - SHORT_DIGEST}}}\b")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cachemgr.base.sizes import in_words
 from cachemgr.base.tables import printable
@@ -12,7 +13,9 @@ from outrider.cli.asking.display.terminal import GAP, Paint
 from outrider.cli.asking.display.words import When, bar, percent, rate_in_words
 from outrider.metadata.errors import TextError
 from outrider.metadata.notation import hostlists
-from outrider.service.answers import NodeStaging, TransferView
+
+if TYPE_CHECKING:
+    from outrider.service.answers.transfers import NodeStaging, TransferView
 
 _ORDER = ("failed", "unknown", "arriving", "waiting", "ready")
 """What somebody should see first."""

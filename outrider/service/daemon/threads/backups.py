@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cachemgr.base.clock import WallClock
-from outrider.service.answers import Trouble
+from outrider.service.answers.reply import Trouble
 from outrider.service.front import BackedUp, NotDone
 from outrider.service.meter import Log, Meter
 from outrider.store.errors import Conflict, StoreError, of_sqlite

@@ -11,7 +11,8 @@ from typing import Any
 
 from outrider.core.model import Resources
 from outrider.rms.base import BatchSystem, Refused, RmsError, Submission
-from outrider.service.answers import Handover, Trouble
+from outrider.service.answers.jobs import Handover
+from outrider.service.answers.reply import Trouble
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.threads.loop import Loop
 from outrider.service.desk.batch.submissions import tag_of

@@ -25,7 +25,7 @@ from cachemgr.base.shares import Share
 from cachemgr.base.steady import BACK, BELIEVED, DOUBT_S, DOUBTFUL, STEP_S, ClockChange, SteadyClock
 from outrider.collector import collector_paused
 from outrider.metadata.policies import Policies
-from outrider.service.answers import Answer, Trouble
+from outrider.service.answers.reply import Answer, Trouble
 from outrider.service.answers.site import Status
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import show_status

@@ -11,7 +11,7 @@ from typing import Any
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.leases import admission_policies, price_list
 from outrider.metadata.policies import Policies, read_policies
-from outrider.service.answers import Answer, Trouble
+from outrider.service.answers.reply import Answer, Trouble
 from outrider.service.answers.site import ShareList
 from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.log import TracingLog

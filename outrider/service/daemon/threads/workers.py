@@ -17,7 +17,7 @@ from cachemgr.base.clock import MonotonicClock
 from cachemgr.base.shares import Share
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.rms.base import BatchSystem, RmsError, Sight, Unavailable, look
-from outrider.service.answers import Trouble
+from outrider.service.answers.reply import Trouble
 from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import PoolGauges

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 
-from outrider.service.answers import Answer, Handover, Trouble
+from outrider.service.answers.jobs import Handover
+from outrider.service.answers.reply import Answer, Trouble
 from outrider.service.desk.state.site import Site
 from outrider.service.requests import BeginSubmission, Caller, EndSubmission
 from outrider.store.errors import Conflict, ConnectionLost, NotLeader, StoreError, StoreFailed

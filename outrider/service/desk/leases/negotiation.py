@@ -11,8 +11,9 @@ from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.book import ReservationPlan
 from outrider.metadata.conversion import deployment_of
 from outrider.metadata.notation.hostlists import fold
-from outrider.service.answers import Decision, Trouble
+from outrider.service.answers.decision import Decision
 from outrider.service.answers.leases import Offer
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.leases.early_starts import with_earliest
 from outrider.service.desk.leases.offer_searches import OfferSearch, Slices
 from outrider.service.desk.reservations.admission import ReservationAdmission

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
-from outrider.service.answers import Decision, Replied
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Replied
 from outrider.service.desk.state.user_turns import Rota
 from outrider.service.requests import Accept, Asked, Modify, Recall, Reserve
 

@@ -17,7 +17,7 @@ from outrider.core.reservations.renegotiation import begin_waiting
 from outrider.core.restart.snapshot import keep_reservation
 from outrider.metadata.notation.events import CALL
 from outrider.rms.base import Sight
-from outrider.service.answers import Trouble
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.batch.reservation_effects import reserve_effect
 from outrider.service.desk.leases.event_sources import EventSources
 from outrider.service.desk.leases.signing import mac_of, text_of

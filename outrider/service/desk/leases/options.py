@@ -11,8 +11,9 @@ from outrider.core.options.admission import PossibleOption, Reason, choose
 from outrider.core.reservations.admission import Rejected
 from outrider.metadata.conversion import deployment_of
 from outrider.metadata.decision import PolicyRefusal
-from outrider.service.answers import Decision, Trouble
+from outrider.service.answers.decision import Decision
 from outrider.service.answers.leases import OptionView
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.leases.early_starts import with_earliest
 from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.state.site import Site

@@ -19,7 +19,8 @@ from outrider.core.reservations.trial import Trial
 from outrider.metadata.conversion import deployment_of
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.joblines import GRACE_S
-from outrider.service.answers import Decision, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.leases.together import (
     Tried,
     in_turn,

@@ -15,7 +15,8 @@ from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.trial import Trial
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.times import format_instant
-from outrider.service.answers import Decision, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.leases.together import (
     Tried,
     in_turn,

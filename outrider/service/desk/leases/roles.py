@@ -13,7 +13,7 @@ from outrider.core.reservations.trial import Trial
 from outrider.metadata.conversion import deployment_of, role_resources
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import fold
-from outrider.service.answers import Decision
+from outrider.service.answers.decision import Decision
 from outrider.service.desk.leases.together import (
     Tried,
     in_turn,

@@ -14,7 +14,7 @@ from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.trial import Trial
 from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import fold
-from outrider.service.answers import Decision
+from outrider.service.answers.decision import Decision
 from outrider.service.answers.leases import Occurrence
 from outrider.service.desk.reservations.admission import Doubtful, Doubts, Judged, ReservationAdmission
 from outrider.service.desk.reservations.decision import reason_of

@@ -27,7 +27,8 @@ from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
 from outrider.metadata.decision import PolicyRefusal, core_policy
 from outrider.metadata.leases import node_order, preemption_order
 from outrider.metadata.policies import Policies
-from outrider.service.answers import Decision, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.batch.reservation_effects import (
     PARKED_AHEAD_S,
     park_effect,

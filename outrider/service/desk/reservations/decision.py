@@ -14,8 +14,10 @@ from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.refusal import Refusal
 from outrider.metadata.notation.hostlists import fold
 from outrider.metadata.notation.times import format_instant
-from outrider.service.answers import Decision, ImageView, PlannedTransfer
-from outrider.service.answers.leases import OpenWindow
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.events import OpenWindow
+from outrider.service.answers.images import ImageView
+from outrider.service.answers.transfers import PlannedTransfer
 from outrider.service.desk.state.documents import Document, Record
 from outrider.service.desk.state.site import Live, Site
 

@@ -6,8 +6,11 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from outrider.service.answers import Decision, ImageView, PlannedTransfer
-from outrider.service.answers.leases import Occurrence, Offer, OpenWindow, OptionView
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.events import OpenWindow
+from outrider.service.answers.images import ImageView
+from outrider.service.answers.leases import Occurrence, Offer, OptionView
+from outrider.service.answers.transfers import PlannedTransfer
 
 VERSION = 1
 NOT_KEPT = ("environment", "slots")

@@ -18,7 +18,7 @@ from outrider.metadata.decision import Requester, rule_of
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
 from outrider.metadata.workspace import DeploymentSection, RoleSection
-from outrider.service.answers import Trouble
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.state.documents import Document, document_of, per_node, stem_of
 from outrider.service.desk.state.node_list import is_part, part, parts, whole
 from outrider.service.desk.state.open_terms import with_secret

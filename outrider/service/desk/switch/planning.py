@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from outrider.service.answers import Replied, Trouble
+from outrider.service.answers.reply import Replied, Trouble
 from outrider.service.desk.switch.fleet import Fleet
 from outrider.service.ports import PlanMoves
 from outrider.service.requests import Asked

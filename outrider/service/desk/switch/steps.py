@@ -8,7 +8,7 @@ from dataclasses import replace
 from outrider.core.switch.model import NOWHERE, Action, ActionKind
 from outrider.core.switch.planner import Switch
 from outrider.rms.base import JobState, RmsJob
-from outrider.service.answers import Trouble
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.batch.job_effects import machine_of, resume_effect, suspend_effect
 from outrider.service.desk.jobs.interruption.machine_moves import expected_pause_s, order_move
 from outrider.service.desk.jobs.job import JobEntry

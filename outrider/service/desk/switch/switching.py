@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from outrider.core.switch.planner import Switch
 from outrider.rms.base import NodeState, Sight
-from outrider.service.answers import Replied, Trouble
+from outrider.service.answers.reply import Replied, Trouble
 from outrider.service.answers.switch import SwitchView
 from outrider.service.desk.jobs.job import JobEntry
 from outrider.service.desk.jobs.manager import JobManager

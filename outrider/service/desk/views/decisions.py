@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import attrgetter
 
-from outrider.service.answers import DecisionLine
+from outrider.service.answers.records import DecisionLine
 from outrider.store.records import RecordedDecision
 
 

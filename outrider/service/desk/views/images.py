@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from outrider.core.model import Image
 from outrider.core.nodes.timeline import numbers
 from outrider.metadata.notation.hostlists import fold
-from outrider.service.answers import ImageList, ImageOnNodes
+from outrider.service.answers.images import ImageList, ImageOnNodes
 from outrider.service.desk.jobs.manager import JobManager
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import NodeStatus

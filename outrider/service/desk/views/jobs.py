@@ -10,15 +10,10 @@ from collections import Counter
 
 from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import JobState
-from outrider.service.answers import (
-    ImageView,
-    JobDetails,
-    JobList,
-    JobView,
-    NodeStaging,
-    Trouble,
-    Verdict,
-)
+from outrider.service.answers.images import ImageView
+from outrider.service.answers.jobs import JobDetails, JobList, JobView, Verdict
+from outrider.service.answers.reply import Trouble
+from outrider.service.answers.transfers import NodeStaging
 from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.jobs.manager import JobManager
 from outrider.service.desk.jobs.notes import standing_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from outrider.metadata.notation.hostlists import fold
-from outrider.service.answers import LeaseDetails, Trouble
-from outrider.service.answers.leases import LeaseKind, LeaseList, LeaseView
+from outrider.service.answers.leases import LeaseDetails, LeaseKind, LeaseList, LeaseView
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.state.offers import HeldOffer, HeldOffers
 from outrider.service.desk.state.permissions import may_read
 from outrider.service.desk.state.site import Live, Site

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from outrider.rms.base import JobState
-from outrider.service.answers import MachineView
+from outrider.service.answers.jobs import MachineView
 from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.ports import MachineInstance

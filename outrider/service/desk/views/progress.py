@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.core.images.pools import Life
-from outrider.service.answers import NodeStaging, PlannedTransfer
+from outrider.service.answers.transfers import NodeStaging, PlannedTransfer
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.reservations.decision import planned

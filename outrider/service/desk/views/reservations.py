@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from outrider.metadata.notation.hostlists import fold
-from outrider.service.answers import (
-    DecisionList,
-    Explanation,
+from outrider.service.answers.records import DecisionList, Explanation
+from outrider.service.answers.reply import Trouble
+from outrider.service.answers.reservations import (
     Receipt,
     ReservationDetails,
     ReservationList,
     ReservationView,
-    Trouble,
 )
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.reservations.decision import image_view, whole_nodes, window_of

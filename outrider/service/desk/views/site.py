@@ -10,16 +10,11 @@ from collections.abc import Iterable
 from outrider.core.model import Image
 from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import NodeState
-from outrider.service.answers import (
-    ImageView,
-    NodeList,
-    NodeStaging,
-    NodeView,
-    TransferList,
-    TransferView,
-    Trouble,
-)
+from outrider.service.answers.images import ImageView
+from outrider.service.answers.nodes import NodeList, NodeView
+from outrider.service.answers.reply import Trouble
 from outrider.service.answers.site import Stretch, Timeline
+from outrider.service.answers.transfers import NodeStaging, TransferList, TransferView
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.desk.state.node_list import parts

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from outrider.core.links.best_effort import BestEffortTransfer
 from outrider.metadata.notation.hostlists import fold
-from outrider.service.answers import ImageView, NodeStaging, TransferView
+from outrider.service.answers.images import ImageView
+from outrider.service.answers.transfers import NodeStaging, TransferView
 from outrider.service.desk.jobs.job import JobEntry
 from outrider.service.desk.jobs.manager import JobManager
 from outrider.service.desk.jobs.transfers import BestEffortTransfers

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from outrider.service.answers import Reconciled
+from outrider.service.answers.nodes import Reconciled
 from outrider.service.front import BackedUp, Configuration, Reloaded
 from outrider.service.requests import Reconcile
 from outrider.service.web.asking import Asker, check_admin

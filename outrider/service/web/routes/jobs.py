@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from outrider.service.answers import JobDetails, JobList, Verdict
+from outrider.service.answers.jobs import JobDetails, JobList, Verdict
 from outrider.service.requests import AskStart, ListJobs, MigrateJob, ResumeJob, ShowJob, SuspendJob
 from outrider.service.web.asking import Asker
 from outrider.service.web.requests.bodies import JOB, JobsQuery, MigrationBody, StartingBody

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from outrider.service.answers import LoginList, LoginView
+from outrider.service.answers.logins import LoginList, LoginView
 from outrider.service.ports import RegistryLogin
 from outrider.service.web.asking import Asker
 from outrider.service.web.errors import refused

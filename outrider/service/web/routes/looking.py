@@ -10,9 +10,12 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from outrider.service.answers import DecisionList, ImageList, NodeList, TransferList
+from outrider.service.answers.images import ImageList
 from outrider.service.answers.leases import Report
+from outrider.service.answers.nodes import NodeList
+from outrider.service.answers.records import DecisionList
 from outrider.service.answers.site import Overview, ShareList, Status, Timeline
+from outrider.service.answers.transfers import TransferList
 from outrider.service.front import WantedShares
 from outrider.service.requests import (
     Caller,

@@ -9,8 +9,11 @@ from fastapi import APIRouter, Query
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from outrider.service.answers import Decision, Explanation, LeaseDetails, ReservationDetails, ReservationList
-from outrider.service.answers.leases import EventTaken, LeaseList
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.events import EventTaken
+from outrider.service.answers.leases import LeaseDetails, LeaseList
+from outrider.service.answers.records import Explanation
+from outrider.service.answers.reservations import ReservationDetails, ReservationList
 from outrider.service.requests import (
     Accept,
     Cancel,

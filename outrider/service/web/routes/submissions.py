@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from outrider.metadata.joblines import JobLines, write_job_lines
 from outrider.metadata.workspace import WorkspaceFile
-from outrider.service.answers import ReservationDetails, Trouble
+from outrider.service.answers.reply import Trouble
+from outrider.service.answers.reservations import ReservationDetails
 from outrider.service.front import Submit
 from outrider.service.ports import FoundImage, NotYet
 from outrider.service.requests import Caller, Show

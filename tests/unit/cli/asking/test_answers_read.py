@@ -15,8 +15,11 @@ from outrider.cli.asking.display.terminal import paint_for, plain_paint, table
 from outrider.cli.errors import UnreachableError
 from outrider.cli.main import main
 from outrider.cli.output import plain
-from outrider.service.answers import Answer, ImageView, Receipt, TransferList
+from outrider.service.answers.images import ImageView
+from outrider.service.answers.reply import Answer
+from outrider.service.answers.reservations import Receipt
 from outrider.service.answers.site import Status
+from outrider.service.answers.transfers import TransferList
 from outrider_client.reading import read
 from tests.unit.cli import samples
 from tests.unit.cli.canned import Service

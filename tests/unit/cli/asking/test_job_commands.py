@@ -7,15 +7,10 @@ from dataclasses import replace
 import pytest
 
 from outrider.cli.main import main
-from outrider.service.answers import (
-    DecisionLine,
-    ImageView,
-    JobDetails,
-    JobList,
-    JobView,
-    MachineView,
-    NodeStaging,
-)
+from outrider.service.answers.images import ImageView
+from outrider.service.answers.jobs import JobDetails, JobList, JobView, MachineView
+from outrider.service.answers.records import DecisionLine
+from outrider.service.answers.transfers import NodeStaging
 from tests.unit.cli.canned import Service
 from tests.unit.cli.samples import NOW_S, STATUS
 

@@ -14,8 +14,8 @@ import pytest
 
 from outrider.cli.asking.configuration import leaves
 from outrider.cli.main import main
-from outrider.service.answers import NodeList, Reconciled
 from outrider.service.answers.leases import Report, ReportLine
+from outrider.service.answers.nodes import NodeList, Reconciled
 from outrider.store.sqlite.store import SqliteStore
 from tests.unit.cli.canned import Reply, Service, serving
 from tests.unit.cli.samples import IMAGES, NODES, NOW_S, STATUS, TRANSFERS

@@ -15,8 +15,9 @@ from outrider.cli.asking.display.staging import groups
 from outrider.cli.asking.display.terminal import plain_paint
 from outrider.cli.asking.display.words import When
 from outrider.cli.main import main
-from outrider.service.answers import LeaseDetails, NodeStaging, ReservationList
-from outrider.service.answers.leases import LeaseList, LeaseView
+from outrider.service.answers.leases import LeaseDetails, LeaseList, LeaseView
+from outrider.service.answers.reservations import ReservationList
+from outrider.service.answers.transfers import NodeStaging
 from outrider.store.states import State
 from tests.unit.cli.canned import Reply, Service
 from tests.unit.cli.samples import (

@@ -16,8 +16,8 @@ import pytest
 
 from outrider.cli.asking import watch
 from outrider.cli.main import main
-from outrider.service.answers import LeaseDetails, TransferList
-from outrider.service.answers.leases import LeaseView
+from outrider.service.answers.leases import LeaseDetails, LeaseView
+from outrider.service.answers.transfers import TransferList
 from tests.unit.cli.canned import Reply, Service, serving
 from tests.unit.cli.samples import CANCELLED, DETAILS, ENDED, FAILED, STAGING, TRANSFERS, VIEW
 

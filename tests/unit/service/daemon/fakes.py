@@ -16,7 +16,9 @@ from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem, RmsNode
 from outrider.rms.twin.system import Twin
-from outrider.service.answers import Answer, DecisionList, Handover, Replied, Trouble
+from outrider.service.answers.jobs import Handover
+from outrider.service.answers.records import DecisionList
+from outrider.service.answers.reply import Answer, Replied, Trouble
 from outrider.service.answers.site import Status
 from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.life import Providers

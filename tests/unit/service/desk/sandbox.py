@@ -16,7 +16,9 @@ from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import parse_workspace
 from outrider.rms.base import RmsError, RmsJob, RmsNode, Submission, look
 from outrider.rms.twin import Twin
-from outrider.service.answers import Answer, Decision, ReservationDetails
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Answer
+from outrider.service.answers.reservations import ReservationDetails
 from outrider.service.daemon.threads.planning import planned
 from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk, Event, Outcome
@@ -256,14 +258,9 @@ class Sandbox:
 
     def _desk(self) -> Desk:
         return Desk(
-            self.store,
-            self.settings,
-            self.policies,
-            self.now_s,
-            log=self.log,
-            meter=self.log,
-            batch_system="twin",
-        )
+            self.store, self.settings, self.policies, self.now_s,
+            log=self.log, meter=self.log, batch_system="twin",
+        )  # fmt: skip
 
     def _handle(self, event: Event) -> None:
         outcome: Outcome = self.desk.handle(event, self.now_s)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.service.answers import Decision, ReservationDetails, ReservationList, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Trouble
+from outrider.service.answers.reservations import ReservationDetails, ReservationList
 from outrider.service.answers.site import Status
 from outrider.service.requests import (
     Cancel,

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from cachemgr.base.steady import Reckoning
-from outrider.service.answers import Decision, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Trouble
 from outrider.service.answers.site import Status
 from outrider.service.requests import Cancel, ShowStatus
 from outrider.service.settings import Settings

@@ -15,31 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from cachemgr.base.shares import Share
-from outrider.service.answers import (
-    Answer,
-    Decision,
-    DecisionLine,
-    DecisionList,
-    Explanation,
-    ImageList,
-    ImageView,
-    JobDetails,
-    JobList,
-    JobView,
-    LeaseDetails,
-    NodeList,
-    PlannedTransfer,
-    Reconciled,
-    ReservationDetails,
-    ReservationList,
-    ReservationView,
-    TransferList,
-    Trouble,
-    Verdict,
-)
-from outrider.service.answers.leases import EventTaken, LeaseList, LeaseView, Report, ReportLine
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.events import EventTaken
+from outrider.service.answers.images import ImageList, ImageView
+from outrider.service.answers.jobs import JobDetails, JobList, JobView, Verdict
+from outrider.service.answers.leases import LeaseDetails, LeaseList, LeaseView, Report, ReportLine
+from outrider.service.answers.nodes import NodeList, Reconciled
+from outrider.service.answers.records import DecisionLine, DecisionList, Explanation
+from outrider.service.answers.reply import Answer, Trouble
+from outrider.service.answers.reservations import ReservationDetails, ReservationList, ReservationView
 from outrider.service.answers.site import ShareList, Timeline
 from outrider.service.answers.switch import SwitchStep, SwitchView
+from outrider.service.answers.transfers import PlannedTransfer, TransferList
 from outrider.service.front import (
     Administrators,
     BackedUp,

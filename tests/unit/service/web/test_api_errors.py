@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from outrider.service.answers import Trouble
+from outrider.service.answers.reply import Trouble
 from outrider.service.front import Busy, NotDone
 from outrider.service.ports import FoundImage
 from tests.unit.service.web.apiserver import (

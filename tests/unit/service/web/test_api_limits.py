@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from outrider.service.answers import DecisionList, ImageList, ImageOnNodes
+from outrider.service.answers.images import ImageList, ImageOnNodes
+from outrider.service.answers.records import DecisionList
 from outrider.service.web.limits import Limits
 from outrider.service.web.requests.strictjson import JsonError, parse_json
 from tests.unit.service.web.apiserver import (

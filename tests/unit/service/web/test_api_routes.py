@@ -10,7 +10,8 @@ import pytest
 
 from outrider.metadata.joblines import parse_job_lines
 from outrider.service import requests as asked
-from outrider.service.answers import DecisionList, Trouble
+from outrider.service.answers.records import DecisionList
+from outrider.service.answers.reply import Trouble
 from outrider.service.front import Health, WantedShares
 from outrider.service.ports import ImageTrouble
 from tests.unit.service.web.apiserver import (

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from outrider.metadata.joblines import JobLines, write_job_lines
 from outrider.rms.base import JobState, NodeState, RmsJob, Sight
-from outrider.service.answers import Trouble
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.batch.job_effects import machine_of, migrate_effect, resume_effect, suspend_effect
 from outrider.service.desk.jobs.job import JobEntry
 from outrider.service.desk.nodes.preemptible_jobs import machine_memory_bytes, saving_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from outrider.rms.base import JobState
-from outrider.service.answers import Trouble
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.batch.job_effects import resume_effect, suspend_effect
 from outrider.service.desk.jobs.interruption.machine_moves import order_move
 from outrider.service.desk.jobs.job import JobEntry

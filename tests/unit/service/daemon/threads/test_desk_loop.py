@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cachemgr.base.clock import SystemClock
-from outrider.service.answers import Trouble
+from outrider.service.answers.reply import Trouble
 from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.threads.loop import Loop, Opened
 from outrider.service.desk.desk import Event, Outcome

@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from outrider.rms.base import BatchSystem, Submission, Unavailable
-from outrider.service.answers import Answer, Handover, Trouble
+from outrider.service.answers.jobs import Handover
+from outrider.service.answers.reply import Answer, Trouble
 from outrider.service.daemon.threads.courier import Courier
 from outrider.service.daemon.threads.loop import Loop
 from outrider.service.front import Busy, NotDone, Submit

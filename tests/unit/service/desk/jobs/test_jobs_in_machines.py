@@ -10,7 +10,8 @@ import pytest
 
 from outrider.rms.base import JobState
 from outrider.rms.twin.faults import Fault
-from outrider.service.answers import JobDetails, Trouble
+from outrider.service.answers.jobs import JobDetails
+from outrider.service.answers.reply import Trouble
 from outrider.service.requests import ResumeJob, SuspendJob
 from outrider.service.settings import Settings
 from tests.unit.service.desk.jobs.yielding_site import (

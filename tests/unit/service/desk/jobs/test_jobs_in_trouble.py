@@ -9,7 +9,8 @@ import pytest
 from outrider.rms.base import JobState, Sight
 from outrider.rms.twin import Fault
 from outrider.rms.twin.jobs import Holder
-from outrider.service.answers import JobDetails, TransferList
+from outrider.service.answers.jobs import JobDetails
+from outrider.service.answers.transfers import TransferList
 from outrider.service.requests import ListTransfers, ShowJob
 from tests.unit.service.desk.sandbox import RATE, Sandbox
 

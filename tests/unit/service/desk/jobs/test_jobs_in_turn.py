@@ -12,7 +12,7 @@ from outrider.core.besteffort.jobs.order import Order
 from outrider.core.besteffort.jobs.schedule import ScheduleRules
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.rms.base import JobState, RmsReservation, Sight
-from outrider.service.answers import JobDetails
+from outrider.service.answers.jobs import JobDetails
 from outrider.service.ports import NodeImage
 from outrider.service.requests import Caller, ShowJob
 from outrider.service.settings import ScheduleSettings, Settings

@@ -11,7 +11,7 @@ import pytest
 from outrider.metadata.policies import parse_policies
 from outrider.rms.base import JobState, RmsReservation
 from outrider.rms.twin import SLURM, Fault
-from outrider.service.answers import JobDetails
+from outrider.service.answers.jobs import JobDetails
 from outrider.service.ports import NodeImage
 from outrider.service.requests import Cancel, ShowJob
 from outrider.service.settings import Settings

@@ -8,7 +8,7 @@ from outrider.core.model import Resources
 from outrider.metadata.joblines import parse_job_lines
 from outrider.metadata.notation.job_options import write_finish_by
 from outrider.rms.base import JobState, RmsJob, Submission
-from outrider.service.answers import JobDetails
+from outrider.service.answers.jobs import JobDetails
 from outrider.service.desk.jobs.job import JobEntry
 from outrider.service.desk.jobs.ordering.worth import in_order
 from outrider.service.requests import ShowJob

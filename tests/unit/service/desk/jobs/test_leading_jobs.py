@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, RmsReservation, Submission
-from outrider.service.answers import JobDetails, JobList, Verdict
+from outrider.service.answers.jobs import JobDetails, JobList, Verdict
 from outrider.service.ports import NodeImage
 from outrider.service.requests import AskStart, ListJobs, ShowJob
 from outrider.service.settings import Settings

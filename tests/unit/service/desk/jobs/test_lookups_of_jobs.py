@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.answers import JobDetails
+from outrider.service.answers.jobs import JobDetails
 from outrider.service.ports import FoundImage, NotYet
 from outrider.service.requests import ShowJob
 from tests.unit.service.desk.sandbox import BOB, RATE, Sandbox

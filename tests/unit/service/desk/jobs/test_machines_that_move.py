@@ -10,7 +10,8 @@ import pytest
 
 from outrider.rms.base import JobState, Refused, RmsJob, Unavailable
 from outrider.rms.twin.jobs import TwinJob
-from outrider.service.answers import JobDetails, Trouble
+from outrider.service.answers.jobs import JobDetails
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.batch.job_effects import is_move, moved_by
 from outrider.service.desk.jobs.interruption.machine_moves import LINK_SHARE
 from outrider.service.ports import Call, Carry

@@ -8,7 +8,7 @@ import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, RmsJob, RmsNode, Sight
-from outrider.service.answers import JobDetails
+from outrider.service.answers.jobs import JobDetails
 from outrider.service.answers.site import Status
 from outrider.service.daemon.threads.inbox import MOST_IN_A_ROW, Inbox
 from outrider.service.desk.batch.effect_queue import MOST_CARRIED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.service.answers import JobDetails
+from outrider.service.answers.jobs import JobDetails
 from outrider.service.requests import Caller, ShowJob
 from tests.unit.service.desk.jobs.test_leading_jobs import states
 from tests.unit.service.desk.sandbox import ALICE, BOB, GIB, RATE, Sandbox, reserve, show

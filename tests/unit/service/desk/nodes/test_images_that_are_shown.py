@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.service.answers import ImageList, ImageOnNodes
+from outrider.service.answers.images import ImageList, ImageOnNodes
 from outrider.service.ports import NodeImage, Readers
 from outrider.service.requests import Caller, ListImages
 from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, RATE, Sandbox, digest_of, reserve

@@ -6,7 +6,7 @@ import pytest
 
 from outrider.rms.base import RmsJob
 from outrider.rms.twin.rules import Hooks, NotReady
-from outrider.service.answers import NodeList
+from outrider.service.answers.nodes import NodeList
 from outrider.service.desk.jobs.in_reservation import MOST_TRIES
 from outrider.service.ports import NodeReport, TellNode
 from outrider.service.requests import ListNodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider.rms.base import JobState
-from outrider.service.answers import JobDetails
+from outrider.service.answers.jobs import JobDetails
 from outrider.service.ports import NodeImage
 from outrider.service.requests import Caller, ShowJob
 from tests.unit.service.desk.sandbox import (

@@ -10,7 +10,8 @@ from outrider.core.leases.nodes import MOST, NodeState
 from outrider.metadata import leases
 from outrider.metadata.errors import FaultyFileError
 from outrider.metadata.policies import parse_policies
-from outrider.service.answers import Decision, Explanation
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.records import Explanation
 from outrider.service.ports import NodeImage
 from outrider.service.requests import Explain, Modify
 from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, digest_of, show, wanted

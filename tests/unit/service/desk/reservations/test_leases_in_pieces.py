@@ -11,8 +11,10 @@ import pytest
 
 from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import JobState
-from outrider.service.answers import Decision, LeaseDetails, ReservationList, Trouble
-from outrider.service.answers.leases import Occurrence
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.leases import LeaseDetails, Occurrence
+from outrider.service.answers.reply import Trouble
+from outrider.service.answers.reservations import ReservationList
 from outrider.service.requests import Cancel, ListReservations, Modify, Reserve, ShowLease
 from outrider.service.settings import Settings
 from tests.amount import examples

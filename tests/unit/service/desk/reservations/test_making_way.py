@@ -12,7 +12,8 @@ from outrider.core.model import Resources
 from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import JobState, RmsReservation, Submission
 from outrider.rms.twin import Fault
-from outrider.service.answers import Decision, Explanation
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.records import Explanation
 from outrider.service.requests import Accept, Caller, Cancel, Explain
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ALICE, BOB, FREE, RATE, Sandbox, reserve, show, wanted

@@ -10,7 +10,10 @@ import pytest
 from outrider.core.model import Resources
 from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import RmsReservation, Submission
-from outrider.service.answers import Decision, Explanation, Reconciled, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.nodes import Reconciled
+from outrider.service.answers.records import Explanation
+from outrider.service.answers.reply import Trouble
 from outrider.service.requests import Caller, Explain, Modify, Reconcile
 from outrider.service.settings import Settings
 from outrider.store.errors import Full

@@ -11,7 +11,9 @@ import pytest
 
 from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import JobState
-from outrider.service.answers import Decision, ReservationList, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Trouble
+from outrider.service.answers.reservations import ReservationList
 from outrider.service.ports import NodeImage
 from outrider.service.requests import ListReservations, Modify
 from outrider.service.settings import Settings

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.answers import Decision, Trouble
+from outrider.service.answers.decision import Decision
 from outrider.service.answers.leases import Offer
+from outrider.service.answers.reply import Trouble
 from outrider.service.requests import Accept, Cancel
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ADMIN, BOB, RATE, Sandbox, reserve, show, wanted

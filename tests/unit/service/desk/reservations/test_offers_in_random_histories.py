@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outrider.metadata.notation.hostlists import expand
-from outrider.service.answers import Decision
+from outrider.service.answers.decision import Decision
 from outrider.service.answers.leases import Offer
 from outrider.service.requests import Accept, Caller
 from outrider.service.settings import Settings

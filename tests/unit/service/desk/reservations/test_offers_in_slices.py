@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from outrider.service.answers import Answer, Decision
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Answer
 from outrider.service.desk.leases.offer_searches import MOST_OF_ONE
 from outrider.service.requests import Asked, Caller, Modify, Request, Reserve, ShowStatus, Ticked
 from tests.unit.service.desk.sandbox import ALICE, BOB, Sandbox, reserve, wanted

@@ -11,8 +11,10 @@ import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, Submission
-from outrider.service.answers import Answer, Decision, ReservationDetails, Trouble
-from outrider.service.answers.leases import EventTaken
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.events import EventTaken
+from outrider.service.answers.reply import Answer, Trouble
+from outrider.service.answers.reservations import ReservationDetails
 from outrider.service.requests import Modify, SignedCall, Trigger
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, reserve, show, wanted

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from outrider.metadata.notation.hostlists import expand
-from outrider.service.answers import Decision
+from outrider.service.answers.decision import Decision
 from outrider.service.requests import Cancel, Modify
 from outrider.service.settings import Settings
 from tests.amount import examples

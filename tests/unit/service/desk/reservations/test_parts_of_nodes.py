@@ -13,7 +13,8 @@ from outrider.core.model import Resources
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import parse_workspace
 from outrider.rms.base import JobState, Submission
-from outrider.service.answers import Decision, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.state.node_list import SHARES, WHOLE, as_now, whole
 from outrider.service.desk.state.wishes import taken
 from outrider.service.requests import Caller, Cancel, Modify

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.core.restart.snapshot import KeptBook, keep
-from outrider.service.answers import Decision, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Trouble
 from outrider.service.requests import Cancel, Modify
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ALICE, BOB, GIB, RATE, Sandbox, wanted

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.answers import Decision, ReservationDetails
+from outrider.service.answers.decision import Decision
 from outrider.service.answers.leases import Report
+from outrider.service.answers.reservations import ReservationDetails
 from outrider.service.requests import Accept, Caller, Cancel, Modify, Reserve, Show, ShowReport
 from tests.amount import examples
 from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, Sandbox, reserve, show, wanted

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from outrider.metadata.notation.hostlists import expand
-from outrider.service.answers import Decision, ReservationDetails, ReservationList, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Trouble
+from outrider.service.answers.reservations import ReservationDetails, ReservationList
 from outrider.service.requests import Cancel, ListReservations, Reserve, Show
 from outrider.service.settings import Settings
 from tests.amount import examples

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from outrider.service.answers import Decision
+from outrider.service.answers.decision import Decision
 from outrider.service.desk.state.refusal_log import HOUR_S, Noted, RefusalLog
 from outrider.service.requests import Caller
 from outrider.service.settings import Settings

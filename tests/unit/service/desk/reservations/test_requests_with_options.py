@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.service.answers import Decision, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.state.recorded_answers import read_decision, write_decision
 from outrider.service.ports import FoundImage, NodeImage
 from tests.unit.service.desk.sandbox import BOB, RATE, Sandbox, digest_of, reserve, show, wanted

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from outrider.metadata.notation.hostlists import expand
-from outrider.service.answers import Decision
+from outrider.service.answers.decision import Decision
 from outrider.service.desk.state import node_list
 from outrider.service.ports import HeldBytes, NodeReport, NodeRoom, TellNode
 from outrider.service.requests import Cancel

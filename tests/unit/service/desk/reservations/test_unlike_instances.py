@@ -14,7 +14,9 @@ from outrider.metadata.errors import FaultyFileError
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import parse_workspace
-from outrider.service.answers import Decision, LeaseDetails, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.leases import LeaseDetails
+from outrider.service.answers.reply import Trouble
 from outrider.service.ports import FoundImage
 from outrider.service.requests import Cancel, Modify, Reserve, ShowLease
 from outrider.service.settings import Settings

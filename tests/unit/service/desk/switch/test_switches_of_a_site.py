@@ -12,7 +12,7 @@ import pytest
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, Refused, RmsError, RmsNode
 from outrider.rms.twin import Twin, TwinRules
-from outrider.service.answers import Trouble
+from outrider.service.answers.reply import Trouble
 from outrider.service.answers.switch import SwitchView
 from outrider.service.daemon.threads.planning import planned
 from outrider.service.desk.batch.job_effects import is_move, moved_by

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from outrider.metadata.workspace import WorkspaceFile
-from outrider.service.answers import Decision, LeaseDetails, Trouble
-from outrider.service.answers.leases import LeaseList
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.leases import LeaseDetails, LeaseList
+from outrider.service.answers.reply import Trouble
 from outrider.service.requests import Caller, Cancel, ListLeases, ShowLease
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ALICE, BOB, Sandbox, reserve, wanted

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from outrider.service.answers import Explanation, ReservationDetails, Trouble
+from outrider.service.answers.records import Explanation
+from outrider.service.answers.reply import Trouble
+from outrider.service.answers.reservations import ReservationDetails
 from outrider.service.requests import Cancel, Explain, Show
 from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, Sandbox, reserve, show
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.answers import ReservationList
+from outrider.service.answers.reservations import ReservationList
 from outrider.service.answers.site import Status
 from outrider.service.requests import Cancel, ListReservations, Modify, ShowStatus
 from tests.unit.service.desk.sandbox import ADMIN, Sandbox, reserve

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.service.answers import Decision, JobDetails, ReservationDetails, Trouble
+from outrider.service.answers.decision import Decision
+from outrider.service.answers.jobs import JobDetails
+from outrider.service.answers.reply import Trouble
+from outrider.service.answers.reservations import ReservationDetails
 from outrider.service.requests import Cancel, ShowJob
 from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, RATE, Sandbox, reserve, show, wanted
 
