@@ -41,7 +41,7 @@ LOOK_S = 0.2
 MOST_FILE_BYTES = 1 << 50
 
 
-class Landing:
+class MachineLanding:
     """The machine's folder, and who may speak about it: whoever has the key, one at a time."""
 
     def __init__(

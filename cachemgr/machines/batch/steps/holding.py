@@ -21,7 +21,7 @@ from cachemgr.machines import states
 from cachemgr.machines.batch.remains import images_here, remove_machine
 from cachemgr.machines.batch.steps.leaving import LeavingMachine, clear_after
 from cachemgr.machines.batch.steps.marks import HAS, HOLDER_NAME, READY, Door
-from cachemgr.machines.live.landing import Landing
+from cachemgr.machines.live.landing import MachineLanding
 from cachemgr.machines.record import has_record, read_record
 from cachemgr.machines.running import SUSPENDED_STATUS, Keeping, kept, run
 
@@ -49,7 +49,7 @@ def hold(machine: Machine, own: BatchJob, mark: SavedMark, images: JobImages, ra
         raise BadRequest(f"a holder job needs a rate in bytes a second, not {rate[:20]!r}")
     _make_room(machine)
     key = secrets.token_bytes(KEY_BYTES)
-    landing = Landing(machine, key, lambda wish: images_here(own.key, wish, images))
+    landing = MachineLanding(machine, key, lambda wish: images_here(own.key, wish, images))
     with closing(_listener()) as listener:
         port = listener.getsockname()[1]
         mark.write_door(Door(os.uname().nodename, port, key.hex(), int(rate)))

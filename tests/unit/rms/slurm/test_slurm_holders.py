@@ -19,7 +19,9 @@ NOW_S = 1_000_000
 WANTED = Landing(
     job="17", start_s=NOW_S - 600, node="n2", metadata="image: a.qcow2\n", rate_bytes_per_s=9, reason="why"
 )
-SHOWN = b"JobId=17\n   QOS=normal\n   StdErr=/home/ada/100%\n   StdOut=/home/ada/100%\n   WorkDir=/home/ada\n"
+SHOWN = (
+    b"JobId=17\n   QOS=normal\n   StdErr=/users/ada/100%\n   StdOut=/users/ada/100%\n   WorkDir=/users/ada\n"
+)
 
 
 def job(key: str, name: str = "x", **changes: object) -> SlurmJob:
@@ -34,7 +36,7 @@ def job(key: str, name: str = "x", **changes: object) -> SlurmJob:
 
 
 @dataclass
-class Slurm:
+class ShownSlurm:
     """Prints what it shows of the jobs, and remembers what it was told."""
 
     jobs: dict[str, SlurmJob]
@@ -93,33 +95,33 @@ class Slurm:
             SlurmCommands(self),
             clock=self,
             log=self,
-            account_of=lambda user, uid: Account(user=user, uid=uid, gid=uid, home="/home/ada"),
+            account_of=lambda user, uid: Account(user=user, uid=uid, gid=uid, home="/users/ada"),
             read_jobs=lambda now_s: (tuple(self.jobs.values()), ()),
         )
 
 
-def words(slurm: Slurm, program: str) -> list[list[str]]:
+def words(slurm: ShownSlurm, program: str) -> list[list[str]]:
     return [argv for argv in slurm.told if argv[0] == program]
 
 
-def with_holder(word: str, *, state: str = "RUNNING", is_waiting: bool = False) -> Slurm:
+def with_holder(word: str, *, state: str = "RUNNING", is_waiting: bool = False) -> ShownSlurm:
     record = JobRecord(metadata="run=vm", next_holder="18", is_suspended=is_waiting, is_stopped=is_waiting)
     own = job("17", record=record)
     if is_waiting:
         own = replace(own, state=JobState.SUSPENDED, nodes=(), start_s=None)
     holder = job("18", f"outrider-{word}-17", nodes=("n2",), start_s=NOW_S - 5)
-    return Slurm({"17": own, "18": holder}, {"17": "PENDING" if is_waiting else "RUNNING", "18": state})
+    return ShownSlurm({"17": own, "18": holder}, {"17": "PENDING" if is_waiting else "RUNNING", "18": state})
 
 
 def test_holder_job_is_submitted_as_the_owner_and_like_the_job() -> None:
-    slurm = Slurm({"17": job("17")})
+    slurm = ShownSlurm({"17": job("17")})
     with pytest.raises(Unavailable, match="waits for room on n2"):
         slurm.system().land(WANTED)
 
     (argv,) = words(slurm, "sbatch")
     wanted = {
-        "--nodelist=n2", "--partition=main", "--account=physics", "--qos=normal", "--chdir=/home/ada",
-        "--output=/home/ada/100%%", "--error=/home/ada/100%%", "--open-mode=append", "--no-requeue",
+        "--nodelist=n2", "--partition=main", "--account=physics", "--qos=normal", "--chdir=/users/ada",
+        "--output=/users/ada/100%%", "--error=/users/ada/100%%", "--open-mode=append", "--no-requeue",
         "--time=50", "--cpus-per-task=2", "--mem=512M", "--job-name=outrider-waits-17",
     }  # fmt: skip
     assert wanted <= set(argv)
@@ -131,7 +133,9 @@ def test_holder_job_is_submitted_as_the_owner_and_like_the_job() -> None:
 
 
 def test_job_whose_errors_go_elsewhere_is_saved() -> None:
-    slurm = Slurm({"17": job("17")}, shown=SHOWN.replace(b"StdErr=/home/ada/100%", b"StdErr=/home/ada/e"))
+    slurm = ShownSlurm(
+        {"17": job("17")}, shown=SHOWN.replace(b"StdErr=/users/ada/100%", b"StdErr=/users/ada/e")
+    )
 
     assert not slurm.system().land(WANTED)
     assert words(slurm, "sbatch") == []
