@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TextIO
 
 from cachemgr.base.clock import SystemClock
 from outrider.core.model import Resources
-from outrider.rms.base import NOTHING, Refused, RmsNode, RmsReservation, Sight, Submission
+from outrider.rms.base import NOTHING, Landing, Refused, RmsNode, RmsReservation, Sight, Submission
 from outrider.service.ports import (
     Arriving,
     Fetch,
@@ -185,6 +185,9 @@ class BookingSystem:
         raise _no_jobs()
 
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> NoReturn:
+        raise _no_jobs()
+
+    def land(self, wanted: Landing) -> NoReturn:
         raise _no_jobs()
 
     def cancel(self, job: str, reason: str) -> NoReturn:

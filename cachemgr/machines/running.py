@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from cachemgr.machines.wish import MachineWish
 
 SUSPENDED_STATUS = 98
-"""How `run` ends when the machine is suspended: a number that the batch system can be told to hold on."""
+"""How `run` ends when the machine is suspended or has moved: a number that the batch system can be told to
+hold on."""
 LOST_STATUS = 125
 """How it ends when nobody knows how the job would have ended."""
 LOOK_S = 0.1
@@ -34,6 +35,7 @@ LOOKS_AT_QEMU = 10
 """Every so many looks QEMU is asked, too, and not the guest's words alone."""
 CHUNK_BYTES = 1 << 20
 TOLD = "told"
+TOLD_FILES = tuple(f"{name}.{TOLD}" for name in (channel.OUT_FILE, channel.ERR_FILE))
 MOST_KEEPERS = 16
 """So often what keeps a machine is begun again in one run of its job."""
 MOST_STATUS_BYTES = 16
@@ -156,7 +158,7 @@ def _end_with(parent: int) -> None:
 class Companions:
     """Other machines of the same job; a job of one machine has none."""
 
-    def look(self) -> MachineStatus | None:
+    def look(self, machine: Machine) -> MachineStatus | None:
         """Deal with what has become of them; this machine's status, if something was done with it."""
         return None
 
@@ -177,13 +179,15 @@ def run(
     caught: CaughtSignals | None = None,
     is_up: Callable[[], None] | None = None,
     others: Companions | None = None,
+    is_appended: bool = False,
 ) -> int:
     """Start the machine, or find it, or resume it; wait for its end; the exit status of its job.
 
-    `is_up` is called once the guest runs, and not if it does not come to that.
+    `is_up` is called once the guest runs, and not if it does not come to that. `is_appended`: what was passed
+    on before is in the output, whatever this node sees of that.
     """
     caught, others = caught or CaughtSignals(), others or Companions()
-    output = JobOutput(machine)
+    output = JobOutput(machine, is_appended=is_appended)
     status = _begun(machine, wish, others)
     if is_up is not None and status.record.state in states.RUNS:
         is_up()
@@ -195,7 +199,7 @@ def run(
         if number is not None:
             status = _heeded(machine, number, grace_s, others) or status
             continue
-        done = others.look()
+        done = others.look(machine)
         if done is not None:
             status = done
             continue
@@ -208,8 +212,10 @@ def run(
                 machine.resume()
         else:
             machine.site.clock.sleep(LOOK_S)
-    output.pass_on()
-    readiness.tell(status.record.wish, status.record.state)
+    if status.record.state != states.MOVED:
+        # What is left is passed on from where it is now.
+        output.pass_on()
+        readiness.tell(status.record.wish, status.record.state)
     return _ended(machine, status)
 
 
@@ -239,7 +245,7 @@ def _heeded(machine: Machine, number: int, grace_s: float, others: Companions) -
 
 def _ended(machine: Machine, status: MachineStatus) -> int:
     record = status.record
-    if record.state == states.SUSPENDED:
+    if record.state in (states.SUSPENDED, states.MOVED):
         return SUSPENDED_STATUS
     job = record.wish.job
     if record.state == states.ENDED and record.exit_status is not None:
@@ -260,8 +266,9 @@ class JobOutput:
     between makes a piece come twice, and never go missing.
     """
 
-    def __init__(self, machine: Machine, fds: tuple[int, int] = (1, 2)) -> None:
+    def __init__(self, machine: Machine, fds: tuple[int, int] = (1, 2), *, is_appended: bool = False) -> None:
         self._folder = machine.folder
+        self._is_appended = is_appended
         self._fds = fds
         self._at: dict[str, int] = {}
 
@@ -284,7 +291,8 @@ class JobOutput:
     def _passed_on(self, name: str, fd: int) -> int:
         """How far it had come. If the batch system has emptied its file at this start, all comes again."""
         told, found = self._read(name), os.fstat(fd)
-        return 0 if stat.S_ISREG(found.st_mode) and found.st_size < told else told
+        is_emptied = stat.S_ISREG(found.st_mode) and found.st_size < told
+        return 0 if is_emptied and not self._is_appended else told
 
     def _read(self, name: str) -> int:
         with suppress(OSError, ValueError), open(f"{self._folder}/{name}.{TOLD}", encoding="ascii") as file:

@@ -186,6 +186,24 @@ class Submission:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Landing:
+    """A running machine's way to another node, in a holder job of its owner's.
+
+    `start_s`: since when the job runs that is meant. `metadata`: what the holder job needs there, the
+    machine's image. `begins`: whether it may begin now, or is only asked about.
+    """
+
+    job: str
+    start_s: int
+    node: str
+    metadata: str
+    rate_bytes_per_s: int
+    reason: str = ""
+    goes_first: bool = False
+    begins: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Sight:
     """Everything at one look. What a look does not show is not known to exist.
 
@@ -334,6 +352,14 @@ class BatchSystem(Protocol):
         If it goes first, nothing that waits keeps it from room that is there for it.
 
         `Refused` if it is not suspended, or where a job's machine cannot move.
+        """
+
+    def land(self, wanted: Landing) -> bool:
+        """Let a job's machine go on at another node without being saved: whether it runs there now.
+
+        A job of its owner's, the holder, takes room there and receives it; then it stands for the job, which
+        is shown as running there. `Unavailable` while that goes on. No means that the machine has not gone
+        and will not: there was no room in time, it was saved instead, or the batch system has no such way.
         """
 
     def cancel(self, job: str, reason: str) -> None:

@@ -106,6 +106,8 @@ class Settings:
     """Whether jobs may run in virtual machines on their nodes."""
     saving_rate_bytes_per_s: int = 50_000_000
     """With which the memory of a machine is written to a node's disk, at least."""
+    moves_live: bool = False
+    """Whether machines go to other nodes in holder jobs, without being saved."""
     consolidates: bool = False
     """Whether the service moves machines by itself, so that jobs start that wait for room."""
     consolidate_every_s: int = 30

@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from outrider.core.model import Resources
-from outrider.rms.base import NOTHING, BatchSystem, JobState, RmsNode, RmsReservation, Sight, Submission
+from outrider.rms.base import (
+    NOTHING,
+    BatchSystem,
+    JobState,
+    Landing,
+    RmsNode,
+    RmsReservation,
+    Sight,
+    Submission,
+)
 from outrider.rms.embedded import Command, EmbeddedSystem, Handle
 from outrider.rms.embedded.system import RULES
 from outrider.rms.twin import Outside
@@ -149,6 +158,9 @@ class Restarted:
 
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         self._start().move(job, nodes, goes_first=goes_first)
+
+    def land(self, wanted: Landing) -> bool:
+        return self._start().land(wanted)
 
     def cancel(self, job: str, reason: str) -> None:
         self._start().cancel(job, reason)

@@ -17,7 +17,7 @@ from outrider.core.model import Resources
 from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import BatchSystem, JobState, RmsReservation, Submission
 from outrider.rms.commands import Account, Output, run_process
-from outrider.rms.slurm import SlurmCommands, SlurmSystem
+from outrider.rms.slurm import SlurmCommands, SlurmHolders
 from tests.contract.harness import Lags, Person
 from tests.contract.slurm_cluster import CPUS, MEMORY_MIB, PATH, Cluster, cluster, missing
 
@@ -60,7 +60,7 @@ class SlurmHarness:
         self._clock = SystemClock()
         self.log = LogOfTest()
         commands = SlurmCommands(self._run, configuration=str(slurm.configuration), path=PATH)
-        self.system: BatchSystem = SlurmSystem(
+        self.system: BatchSystem = SlurmHolders(
             commands, clock=self._clock, log=self.log, account_of=self._account
         )
         self.nodes = slurm.nodes

@@ -8,7 +8,16 @@ from contextlib import AbstractContextManager, nullcontext
 import pytest
 
 from outrider.core.model import Resources
-from outrider.rms.base import NOTHING, BatchSystem, RmsNode, RmsReservation, Sight, Submission, Unavailable
+from outrider.rms.base import (
+    NOTHING,
+    BatchSystem,
+    Landing,
+    RmsNode,
+    RmsReservation,
+    Sight,
+    Submission,
+    Unavailable,
+)
 from outrider.rms.twin import GRID_ENGINE, SLURM, Fault, Twin, TwinRules
 from tests.contract.harness import ONE_LOOK_S, Lags, Person
 
@@ -95,6 +104,9 @@ class AskedTwice:
 
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         self._twin.move(job, nodes, goes_first=goes_first)
+
+    def land(self, wanted: Landing) -> bool:
+        return self._twin.land(wanted)
 
     def cancel(self, job: str, reason: str) -> None:
         self._twice("cancel", lambda: self._twin.cancel(job, reason))

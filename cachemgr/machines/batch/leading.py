@@ -153,7 +153,7 @@ class OtherMachines(Companions):
             return self._machine.status().record.state == states.RUNNING
         return False
 
-    def look(self) -> MachineStatus | None:
+    def look(self, machine: Machine) -> MachineStatus | None:
         self._hear()
         if self._loss:
             print(f"outrider: {' '.join(self._loss.split())}", file=sys.stderr)  # noqa: T201 - a program's word

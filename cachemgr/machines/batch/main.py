@@ -8,6 +8,7 @@
     machine ssh JOB COMMAND …               a shell in its guest, or a command there
     machine discard JOB                     as the node's daemon calls it for a job that is gone
     machine move arrive|give|drop JOB       as it calls them for one whose machine goes on elsewhere
+    machine hold JOB RATE                   a holder job, to whose node a job's running machine goes
 
 The submit filter puts `#!/usr/lib/outrider/machine run=vm,…` above the script's own first line. The machine
 is kept in a folder of the job's user on the node. A job that is told to be suspended (USR1) saves its
@@ -25,7 +26,6 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict, replace
 
-from cachemgr.base.disk import RealDisk, replace_file
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
 from cachemgr.machines import states
 from cachemgr.machines.batch.bootfiles import BootFiles, boot_files
@@ -47,7 +47,9 @@ from cachemgr.machines.batch.moving import (
 )
 from cachemgr.machines.batch.options import WrappedScript, WrapperOptions, read_script, understood
 from cachemgr.machines.batch.remains import continued, end_machine, remove_machine
+from cachemgr.machines.batch.steps.leaving import LeavingMachine, clear_after
 from cachemgr.machines.batch.steps.left import LeftFiles
+from cachemgr.machines.batch.steps.marks import HOLD, SavedMark
 from cachemgr.machines.batch.steps.tasks import TASKS, run_tasks
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
@@ -70,10 +72,8 @@ TIDY = "tidy"
 FOLDER_PREFIX = "job-"
 GRACE_S = 20.0
 """What a job has between TERM and its end, less than Slurm's KillWait of 30 s."""
-ENDED = ".ended"
 FAILED_STATUS = 125
 MOST_SCRIPT_BYTES = 16 << 20
-MOST_MARK_BYTES = 4096
 TRIES = 12
 PAUSE_S = 5.0
 KEY = re.compile(r"[0-9]{1,10}(-[0-9]{1,10})?")
@@ -96,6 +96,9 @@ def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
             return discard(arguments[1], site or real_site(os.uname().nodename, PROGRAM))
         if len(arguments) == 3 and arguments[0] == MOVE and arguments[1] in STEPS:
             return move(arguments[1], _key(arguments[2]), site or real_site(os.uname().nodename, PROGRAM))
+        if len(arguments) == 3 and arguments[0] == HOLD:
+            found = site or real_site(os.uname().nodename, PROGRAM)
+            return _hold(_key(arguments[1]), arguments[2], os.environ, found)
         if len(arguments) > 2 and arguments[0] == TASKS:
             return run_tasks(arguments[1], arguments[2:])
         if list(arguments) == [MEMBER]:
@@ -108,9 +111,13 @@ def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
 
 def _main(arguments: Sequence[str], environment: Mapping[str, str], site: MachineSite) -> int:
     job = job_here(environment)
-    ended = SavedMark(environment.get("HOME", ""), job.key).take_end()
+    mark = SavedMark(environment.get("HOME", ""), job.key)
+    ended = mark.take_end()
     if ended is not None and job.attempt > 0:
+        mark.remove_outputs()
         return ended
+    if job.attempt > 0:
+        mark.open_outputs()
     options, script, rest = understood(arguments, environment)
     wrapped = read_script(_read(script), options, job.nodes)
 
@@ -140,6 +147,7 @@ def _keep(
     record = continued(machine, job, images, has_others=bool(left))
     wish, token = (None, "") if record is None else (record.wish, record.together)
     if wish is None:
+        _forget_holder(machine, job, mark)
         elsewhere = _moved_to(machine) or mark.elsewhere(machine.place)
         if elsewhere:
             _say(f"the machine of this job is saved at {elsewhere}: it can continue there alone")
@@ -156,20 +164,33 @@ def _keep(
         return _given_back(job, site, caught)
     others = _others(machine, job, options, wrapped, wish, token, keeping)
     try:
-        status = run(machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove, others=others)
+        with_it = others or LeavingMachine(mark)
+        status = run(machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove, others=with_it)
     finally:
         if others is not None:
             others.end()
     if status == SUSPENDED_STATUS:
-        mark.write(machine.place)
+        if not clear_after(machine, mark):
+            mark.write(machine.place)
         return _given_back(job, site, caught)
     keeping.is_over(status)
     mark.remove()
+    mark.remove_outputs()
     if job.comes_back and caught.was_to_save:
         # It could not be saved, and has run to its end: it is not to begin anew.
         mark.write_end(status)
     remove_machine(machine)
     return status
+
+
+def _hold(key: str, rate: str, environment: Mapping[str, str], site: MachineSite) -> int:
+    from cachemgr.machines.batch.steps.holding import hold
+
+    own, folder = job_here(environment), _folder(key)
+    make_private(os.path.dirname(folder))
+    images = job_images(site.disk, own.key, environment.get("OUTRIDER_IMAGE", ""), 0, ())
+    mark = SavedMark(environment.get("HOME", ""), key)
+    return hold(Machine(folder, site), own, mark, images, rate)
 
 
 def _member(environment: Mapping[str, str], site: MachineSite) -> int:
@@ -231,6 +252,7 @@ def discard(key: str, site: MachineSite) -> int:
             os.rmdir(machine.folder)
     mark = SavedMark(os.environ.get("HOME", ""), key)
     mark.remove()
+    mark.remove_outputs()
     mark.take_end()
     return 0 if not os.path.lexists(machine.folder) else FAILED_STATUS
 
@@ -270,6 +292,17 @@ def _moved_to(machine: Machine) -> str:
         return ""
     record = read_record(machine.site.disk, machine.folder)
     return record.moving_to if record.state == states.MOVED else ""
+
+
+def _forget_holder(machine: Machine, job: BatchJob, mark: SavedMark) -> None:
+    """A machine that went to a holder job which is gone, and has left no word of its end, is lost: the job
+    begins anew, as any whose node died."""
+    holder = mark.holder()
+    known = job.others() if holder else None
+    if known is not None and holder not in known:
+        mark.remove()
+        if _moved_to(machine):
+            machine.remove()
 
 
 def _remove_forgotten(machine: Machine, job: BatchJob) -> None:
@@ -379,50 +412,6 @@ def _given_back(job: BatchJob, site: MachineSite, caught: CaughtSignals) -> int:
         if caught.next() in ENDING:
             break
     return SUSPENDED_STATUS
-
-
-class SavedMark:
-    """Where a job's machine is saved, noted in its user's home: another node cannot know otherwise.
-
-    Whose home is not shared among the nodes is led back to the right one by the service alone.
-    """
-
-    def __init__(self, home: str, key: str) -> None:
-        self._folder = f"{home}/.outrider/machines" if home.startswith("/") else ""
-        self._path = f"{self._folder}/{key}"
-
-    def write(self, place: str) -> None:
-        if self._folder:
-            with suppress(OSError):
-                os.makedirs(self._folder, 0o700, exist_ok=True)
-                replace_file(RealDisk(), self._path, f"{place}\n".encode())
-
-    def elsewhere(self, place: str) -> str:
-        """Another place at which it is saved."""
-        with suppress(OSError):
-            noted = RealDisk().read(self._path, MOST_MARK_BYTES).decode(errors="replace").strip()
-            return noted if noted != place else ""
-        return ""
-
-    def remove(self) -> None:
-        if self._folder:
-            with suppress(OSError):
-                os.unlink(self._path)
-
-    def write_end(self, status: int) -> None:
-        """The job is over, and may be started once more all the same."""
-        if self._folder:
-            with suppress(OSError):
-                os.makedirs(self._folder, 0o700, exist_ok=True)
-                replace_file(RealDisk(), f"{self._path}{ENDED}", f"{status}\n".encode())
-
-    def take_end(self) -> int | None:
-        """How it ended, if that was written down; told once."""
-        with suppress(OSError, ValueError):
-            noted = int(RealDisk().read(f"{self._path}{ENDED}", MOST_MARK_BYTES))
-            os.unlink(f"{self._path}{ENDED}")
-            return noted
-        return None
 
 
 def _say(words: str) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cachemgr.machines.batch.system import BatchJob
     from cachemgr.machines.machine import Machine
     from cachemgr.machines.record import MachineRecord
+    from cachemgr.machines.wish import MachineWish
 
 
 def continued(
@@ -50,24 +51,24 @@ def continued(
     if job.nodes > 1 and not has_others and not (record.state == states.SUSPENDED and record.together):
         end_machine(machine)
         return None
-    moved = _moved(job, record, images)
+    moved = images_here(job.key, record.wish, images)
     if moved and record.state == states.SUSPENDED:
         machine.relocate(moved)
         record = read_record(machine.site.disk, machine.folder)
     return record
 
 
-def _moved(job: BatchJob, record: MachineRecord, images: JobImages) -> dict[str, str]:
+def images_here(key: str, wish: MachineWish, images: JobImages) -> dict[str, str]:
     """Where the images of its disks are now that lay elsewhere before."""
     found: dict[str, str] = {}
-    for disk in record.wish.disks:
+    for disk in wish.disks:
         image = images.all.get(disk.name)
         if image is None:
             continue
         if disk.digest and image.digest and disk.digest != image.digest:
             what = "the image" if disk.name == ROOT else f"data image {disk.name}"
             raise WrongBytes(
-                f"{what} has changed since the machine of job {job.key} began: sha256:{disk.digest[:12]} is "
+                f"{what} has changed since the machine of job {key} began: sha256:{disk.digest[:12]} is "
                 f"now sha256:{image.digest[:12]}; bring the earlier one back, or submit the job again"
             )
         if disk.path != image.path:

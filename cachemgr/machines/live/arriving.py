@@ -146,7 +146,9 @@ def arrive(target: Machine, token: str) -> MachineStatus:
             with suppress(QemuRefused):
                 monitor.command("nbd-server-stop")
             record = target.write(record.stepped(states.RUNNING, token=token, moving_to=""))
-            monitor.command("cont")
+            # A guest that was shut down on its way has ended, as whoever looks next will say.
+            if monitor.status() != "shutdown":
+                monitor.command("cont")
         for name in (MEMORY_SOCKET, DISK_SOCKET):
             with suppress(FileNotFoundError):
                 target.site.disk.remove(f"{target.folder}/{name}")

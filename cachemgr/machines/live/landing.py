@@ -22,16 +22,18 @@ from cachemgr.machines.live.arriving import (
 from cachemgr.machines.live.pumps import joined
 from cachemgr.machines.live.streams import CONTROL, DISK, accepted
 from cachemgr.machines.record import FILE, has_record
+from cachemgr.machines.running import TOLD_FILES
 from cachemgr.machines.troubles import disk_trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from cachemgr.machines.keeper import MachineStatus
     from cachemgr.machines.live.streams import SignedStream
     from cachemgr.machines.machine import Machine
+    from cachemgr.machines.wish import MachineWish
 
 WAIT_S = 3600.0
 MOST_CONNECTIONS = 16
@@ -39,10 +41,13 @@ LOOK_S = 0.2
 MOST_FILE_BYTES = 1 << 50
 
 
-class Landing:
+class MachineLanding:
     """The machine's folder, and who may speak about it: whoever has the key, one at a time."""
 
-    def __init__(self, machine: Machine, key: bytes, paths: Mapping[str, str]) -> None:
+    def __init__(
+        self, machine: Machine, key: bytes, paths: Callable[[MachineWish], Mapping[str, str]]
+    ) -> None:
+        """`paths` says where the files of a machine lie here that are not its own."""
         self._machine, self._key, self._paths = machine, key, paths
         self._places = threading.Semaphore(MOST_CONNECTIONS)
         self._speaks = threading.Lock()
@@ -134,7 +139,8 @@ class Landing:
         elif verb in (crossing.FILE, crossing.APPEND):
             self._bring(stream, wanted, is_new=verb == crossing.FILE)
         elif verb == crossing.RECEIVE:
-            receive(machine, read_offer(wanted.get("offer", {})), self._paths)
+            offer = read_offer(wanted.get("offer", {}))
+            receive(machine, offer, self._paths(offer.wish))
         elif verb == crossing.LOADED:
             wait_until_loaded(machine)
         elif verb == crossing.ARRIVE:
@@ -149,7 +155,7 @@ class Landing:
             raise BadRequest(f"{name[:80]!r} is no file of a machine")
         if not isinstance(size_bytes, int) or not 0 <= size_bytes <= MOST_FILE_BYTES:
             raise BadRequest(f"{name} has no size")
-        if has_record(disk, self._machine.folder) == is_new:
+        if has_record(disk, self._machine.folder) == (is_new and name not in TOLD_FILES):
             raise InUse(f"{self._machine.folder} holds another machine: remove it, or name another folder")
         path = f"{self._machine.folder}/{name}"
         with disk_trouble(f"bringing {name}"):

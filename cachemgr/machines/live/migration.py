@@ -25,6 +25,7 @@ from cachemgr.machines.live.arriving import DISK_SOCKET, MEMORY_SOCKET, SWITCH_S
 from cachemgr.machines.qemu.digests import digest_file
 from cachemgr.machines.qemu.mirror import end_mirror, expect_migration, mirror, wait_for_mirror
 from cachemgr.machines.qemu.saving import NO_LIMIT_BYTES_PER_S
+from cachemgr.machines.running import TOLD_FILES
 from cachemgr.machines.troubles import disk_trouble
 
 TYPE_CHECKING = False
@@ -62,6 +63,9 @@ if TYPE_CHECKING:
 
 
 LIMIT_S = 3600.0
+TRANSLATED = "tcg"
+"""Such a guest stands still while its memory is sent: QEMU 7.2 misses some of what it writes meanwhile, and
+three of eight crashed when theirs was sent at 2.2 MB/s."""
 
 
 @dataclass(frozen=True)
@@ -211,14 +215,20 @@ def _send(
         ]
         monitor.command("migrate-set-capabilities", {"capabilities": capabilities})
         monitor.command("migrate-set-parameters", {"max-bandwidth": rate_bytes_per_s})
+        stopped_s = None
+        if record.qemu is not None and record.qemu.accelerator == TRANSLATED:
+            monitor.command("stop")
+            stopped_s = clock.monotonic_s()
         monitor.command("migrate", {"uri": f"unix:{there}/{MEMORY_SOCKET}"})
         expect_migration(monitor, "pre-switchover", limit_s)
-        stopped_s = clock.monotonic_s()
+        stopped_s = clock.monotonic_s() if stopped_s is None else stopped_s
         for each in record.wish.writable:
             end_mirror(monitor, each.name, SWITCH_S)
         monitor.command("migrate-continue", {"state": "pre-switchover"})
         found = expect_migration(monitor, "completed", SWITCH_S)
         target.append(source, channel.outputs_here(record.wish))
+        # How much of them was passed on does not change before it is over there, where that goes on.
+        target.carry(source, [name for name in TOLD_FILES if os.path.exists(f"{source.folder}/{name}")])
         target.wait_until_loaded()
     sent_s = clock.monotonic_s()
     memory_bytes = int(found.get("ram", {}).get("transferred", 0))

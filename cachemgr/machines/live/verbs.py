@@ -12,7 +12,7 @@ from hashlib import blake2b
 from cachemgr.base.errors import BadRequest, SourceFailed
 from cachemgr.base.rate import RateLimit
 from cachemgr.machines.live.crossing import OtherNode
-from cachemgr.machines.live.landing import Landing
+from cachemgr.machines.live.landing import MachineLanding
 from cachemgr.machines.live.migration import OtherFolder, migrate
 from cachemgr.machines.qemu.saving import NO_LIMIT_BYTES_PER_S
 
@@ -45,7 +45,7 @@ def received(
     machine: Machine, address: str, key: str, paths: Mapping[str, str], wait_s: float
 ) -> MachineStatus:
     """Wait for a machine that comes."""
-    found, landing = read_address(address), Landing(machine, read_key(key), paths)
+    found, landing = read_address(address), MachineLanding(machine, read_key(key), lambda wish: paths)
     try:
         kind = socket.getaddrinfo(*found, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server(found, family=kind)

@@ -18,6 +18,7 @@ from outrider.core.model import Resources
 from outrider.rms.base import (
     NOTHING,
     JobState,
+    Landing,
     NodeState,
     Refused,
     RmsJob,
@@ -204,6 +205,9 @@ class EmbeddedSystem:
 
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         raise Refused("the embedded backend has no machines for jobs")
+
+    def land(self, wanted: Landing) -> bool:
+        return False
 
     def cancel(self, job: str, reason: str) -> None:
         with self._call():

@@ -10,6 +10,7 @@ from outrider.core.model import Resources
 from outrider.rms.base import (
     NOTHING,
     JobState,
+    Landing,
     Refused,
     RmsJob,
     RmsReservation,
@@ -324,6 +325,9 @@ class GridEngine:
 
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         raise Refused("beside Grid Engine a machine continues where it was saved")
+
+    def land(self, wanted: Landing) -> bool:
+        return False
 
     def cancel(self, job: str, reason: str) -> None:
         try:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from cachemgr.machines.batch.steps.marks import HAS, HOLDER_NAME
 from outrider.core.model import Resources
 from outrider.metadata.errors import TextError
 from outrider.metadata.notation.hostlists import expand
@@ -76,6 +77,9 @@ class SlurmJob:
     """Whether it has a script, as what can be requeued has."""
     has_run: bool = False
     """Whether it was sent back to the queue."""
+    name: str = ""
+    held_in: str = ""
+    """The holder job in which its machine runs now."""
 
 
 def jobs_in(data: bytes, now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
@@ -126,6 +130,29 @@ def _gathered(jobs: Iterable[SlurmJob]) -> Iterator[SlurmJob]:
         else:
             arrays[job.array] = replace(whole, tasks=whole.tasks + job.tasks)
     yield from arrays.values()
+
+
+def in_holders(jobs: tuple[SlurmJob, ...]) -> tuple[SlurmJob, ...]:
+    """A job whose machine runs in a holder job is shown as running where that does, with what it has; the
+    holder is there for its image alone."""
+    holders = {job.key: job for job in jobs if job.name.startswith(HOLDER_NAME.format(HAS, ""))}
+    found: dict[str, SlurmJob] = {}
+    for job in jobs if holders else ():
+        holder = holders.get(job.record.next_holder) or holders.get(job.record.holder)
+        if (
+            holder is None
+            or holder.state is not JobState.RUNNING
+            or (holder.uid, holder.name) != (job.uid, HOLDER_NAME.format(HAS, job.key))
+            or job.state in (JobState.STARTING, JobState.RUNNING)
+        ):
+            found.setdefault(job.key, job)
+            continue
+        found[holder.key] = replace(holder, resources=Resources(()))
+        found[job.key] = replace(
+            job, state=JobState.RUNNING, nodes=holder.nodes, start_s=holder.start_s, limit_s=holder.limit_s,
+            resources=holder.resources, is_held_by_us=False, held_in=holder.key,
+        )  # fmt: skip
+    return tuple(found[job.key] for job in jobs) if holders else jobs
 
 
 def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
@@ -186,6 +213,7 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
         waits_for=_waits_for(text(row, "dependency")),
         is_batch=row.get("batch_flag") in (True, 1),
         has_run=(number(row, "restart_cnt") or 0) > 0,
+        name=text(row, "name"),
     )
 
 

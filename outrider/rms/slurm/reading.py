@@ -18,7 +18,7 @@ USED = (
     "node_count", "max_nodes", "tasks", "cpus", "tres_req_str", "tres_alloc_str", "tres_per_job",
     "tres_per_node", "tres_per_task", "time_limit", "user_name", "user_id", "account", "submit_time",
     "start_time", "resv_name", "required_nodes", "excluded_nodes", "partition", "features", "array_job_id",
-    "array_task_string", "batch_flag",
+    "array_task_string", "batch_flag", "name",
 )  # fmt: skip
 """The fields on which a job depends."""
 Printed = tuple[object, ...]

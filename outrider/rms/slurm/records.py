@@ -45,6 +45,7 @@ class JobRecord:
     user has named a deadline, or the service has requeued it so. `is_expected`: the service has, so that its
     begin can be the start that is expected. `priority` is what it was started with before that; 0 if it was
     not. `saved` is there once its machine has been told to save itself. `option`: whose size it was given.
+    `holder`: the job of its user's in which its machine runs, or ran last; `next_holder`: one where it goes.
     """
 
     sentence: str = ""
@@ -59,6 +60,8 @@ class JobRecord:
     wish: NodeWish | None = None
     saved: SavedMachine | None = None
     option: int = 0
+    holder: str = ""
+    next_holder: str = ""
     others: tuple[tuple[str, str], ...] = ()
 
     def said(self, sentence: str) -> JobRecord:
@@ -159,6 +162,8 @@ def _json(record: JobRecord) -> str:
         plain["saved"] = [saved.node, saved.limit_s, saved.run_s, saved.asked_s]
     if record.option:
         plain["option"] = record.option
+    if record.holder or record.next_holder:
+        plain["holder"] = [record.holder, record.next_holder]
     plain |= {name: json.loads(text) for name, text in record.others}
     return json.dumps(plain, separators=(",", ":"))
 
@@ -176,9 +181,10 @@ def _read(text: str) -> Plain | None:
 def _record(sentence: str, plain: Mapping[str, object]) -> JobRecord:
     known = {
         "outrider", "metadata", "tag", "held", "stopped", "expected", "suspended", "begin", "wish",
-        "priority", "saved", "option",
+        "priority", "saved", "option", "holder",
     }  # fmt: skip
     metadata, tag = plain.get("metadata"), plain.get("tag")
+    holder, next_holder = _holders(plain.get("holder"))
     return JobRecord(
         sentence=sentence,
         metadata=metadata if isinstance(metadata, str) else None,
@@ -192,6 +198,8 @@ def _record(sentence: str, plain: Mapping[str, object]) -> JobRecord:
         wish=_wish(plain.get("wish")),
         saved=_saved(plain.get("saved")),
         option=_positive(plain.get("option")),
+        holder=holder,
+        next_holder=next_holder,
         others=tuple((name, json.dumps(value)) for name, value in plain.items() if name not in known),
     )
 
@@ -202,6 +210,14 @@ def _saved(plain: object) -> SavedMachine | None:
             return SavedMachine(node=node, limit_s=limit_s, run_s=run_s, asked_s=asked_s)
         case _:
             return None
+
+
+def _holders(plain: object) -> tuple[str, str]:
+    match plain:
+        case [str(holder), str(next_holder)]:
+            return holder, next_holder
+        case _:
+            return "", ""
 
 
 def _positive(plain: object) -> int:

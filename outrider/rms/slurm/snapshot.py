@@ -8,12 +8,11 @@ from typing import Protocol
 from outrider.metadata.errors import TextError
 from outrider.rms.base import JobState, RmsJob, RmsNode, Sight, Unknown
 from outrider.rms.slurm.booking import Booking
-from outrider.rms.slurm.commands import SlurmCommands
-from outrider.rms.slurm.jobs import SlurmJob
+from outrider.rms.slurm.commands import SlurmCommands, json_option, version_in
+from outrider.rms.slurm.jobs import SlurmJob, in_holders
 from outrider.rms.slurm.nodes import SlurmNode
 from outrider.rms.slurm.placing import Places, unknown
 from outrider.rms.slurm.reading import JobReader, NodeReader
-from outrider.rms.slurm.version import json_option, version_in
 
 JobsReader = Callable[[int], tuple[tuple[SlurmJob, ...], tuple[str, ...]]]
 """Reads the jobs that have not ended, given the time, and what was odd."""
@@ -63,7 +62,7 @@ class SlurmSnapshot:
         nodes, odd_nodes = self._node_reader.read(
             commands.ask("scontrol", "--oneliner", "--all", "show", "node")
         )
-        at_s = self._now_s()
+        at_s, jobs = self._now_s(), in_holders(jobs)
         if nodes is not self._nodes:
             self._nodes, self.places = nodes, Places(nodes, self._node_reader.order)
             self._shown_nodes = tuple(

@@ -14,6 +14,7 @@ from outrider.core.model import Resources
 from outrider.rms.base import (
     NOTHING,
     JobState,
+    Landing,
     Refused,
     RmsJob,
     RmsNode,
@@ -271,6 +272,9 @@ class Twin:
         saved = () if job.state in OCCUPYING else job.saved_nodes
         others = [name for name in job.eligible or world.nodes if name not in (*job.nodes, *saved)]
         return replace(seen, saved_on=saved, elsewhere=tuple(others))
+
+    def land(self, wanted: Landing) -> bool:
+        return False
 
     def cancel(self, job: str, reason: str) -> None:
         with self._call("cancel"):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from cachemgr.protocol import JOB_OWNER
-from outrider.rms.base import BatchSystem, Refused, Unavailable
+from outrider.rms.base import BatchSystem, Landing, Refused, Unavailable
 from outrider.service.ports import Move, Nodes, NodeTrouble, OrderResult, TellNode
 
 ARRIVE, GIVE, DROP = "arrive", "give", "drop"
@@ -35,6 +35,8 @@ class MoveFields:
     rate_bytes_per_s: int
     goes_first: bool = False
     """A plan has made room for it there, which is for nobody else."""
+    is_live: bool = False
+    """Whether it may be there by now without having been saved."""
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -51,6 +53,8 @@ class MoveFailed(Exception):
 
 def move_machine(fields: MoveFields, nodes: Nodes, rms: BatchSystem, attempts: int) -> None:
     """Do what is next. Raises Unavailable until it is over there, and Refused if it stays where it is."""
+    if fields.is_live and rms.land(_asked_about(fields)):
+        return
     is_given = False
     try:
         found = {pair: _arrive(fields, nodes, pair) for pair in fields.pairs}
@@ -74,6 +78,17 @@ def move_machine(fields: MoveFields, nodes: Nodes, rms: BatchSystem, attempts: i
         # What is left there is void, and goes with the job.
         with suppress(MoveFailed):
             _step(nodes, fields, source, DROP)
+
+
+def _asked_about(fields: MoveFields) -> Landing:
+    return Landing(
+        job=fields.job,
+        start_s=0,
+        node=fields.targets[0],
+        metadata="",
+        rate_bytes_per_s=fields.rate_bytes_per_s,
+        begins=False,
+    )
 
 
 def _arrive(fields: MoveFields, nodes: Nodes, pair: tuple[str, str]) -> tuple[str, str]:

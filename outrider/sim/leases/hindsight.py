@@ -3,8 +3,8 @@
 It puts the wishes in the order of what jobs use of their place in a run without any of them, least first, and
 accepts as many from the front as keep the mean bounded slowdown of jobs within a bound. How many is found by
 halving, and each trial is a whole run. That is no bound on what can be accepted: delays by chance shorten
-other jobs' waiting, so that the slowdown does not rise steadily with the number, and some other set, which no
-order tells, may be larger. A search through all sets would choose by such chances alone.
+other jobs' waiting, so the slowdown does not rise steadily with the number, and another set may be larger.
+Trying the refused again, one after the other, gave 50 and 51 instead of 28 and 12 in two pieces of KTH-SP2.
 """
 
 from __future__ import annotations

@@ -135,6 +135,11 @@ class JobsSection(Section):
         False, description="whether jobs may say that they can be requeued for a reservation"
     )
     machines: bool = Field(False, description="whether jobs may run in virtual machines on their nodes")
+    live: bool = Field(
+        False,
+        description="whether machines that move go in holder jobs of their owners, without being saved; with "
+        "Slurm alone, where nodes share users' homes",
+    )
     saving_rate_bytes_per_s: Size = Field(
         50_000_000,
         ge=1_000_000,

@@ -360,6 +360,11 @@ class Config(Section):
         if self.jobs.machines and self.backend.kind in WITHOUT_MACHINES:
             words = f"is true, and jobs of backend.kind {self.backend.kind} run in no machines"
             contradiction(words, "jobs", "machines")
+        if self.jobs.live and not (self.jobs.machines and self.backend.kind == "slurm"):
+            words = (
+                "is true, and needs jobs.machines and backend.kind slurm: it is not there with another yet"
+            )
+            contradiction(words, "jobs", "live")
         if self.jobs.consolidate.enabled and not self.jobs.machines:
             words = "is true, and no job runs in a machine: jobs.machines has to be true, too"
             contradiction(words, "jobs", "consolidate", "enabled")
@@ -420,6 +425,7 @@ def settings_of(config: Config) -> Settings:
         most_copies=config.jobs.copies,
         allows_preemptible=config.jobs.preemptible,
         allows_machines=config.jobs.machines,
+        moves_live=config.jobs.live,
         consolidates=config.jobs.consolidate.enabled,
         consolidate_every_s=config.jobs.consolidate.every_s,
         consolidate_actions=config.jobs.consolidate.actions_per_hour,

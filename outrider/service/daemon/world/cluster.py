@@ -102,7 +102,7 @@ def _slurm(section: BackendSection, clock: SteadyClock, log: TracingLog) -> Batc
     commands = slurm.SlurmCommands(
         run_process, configuration=section.slurm.conf or "", path=path, own_uid=os.geteuid()
     )
-    return slurm.SlurmSystem(
+    return slurm.SlurmHolders(
         commands, clock=clock, log=log, account_of=account_of, shown=section.nodes or (),
         shows_start=section.slurm.expected_start,
         core_cpus=section.slurm.core_cpus or 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from outrider.service.desk.batch.job_effects import is_move, is_of_yielding
+from outrider.service.desk.batch.job_effects import is_of_machine, is_of_yielding
 from outrider.service.desk.nodes.watch import NodeWatch
 from outrider.service.meter import Log
 from outrider.service.ports import Carry, Look
@@ -108,7 +108,7 @@ class EffectQueue:
 
     def again_s(self, effect: Effect) -> int:
         """How long to wait before another attempt at an effect."""
-        is_waited_for = is_of_yielding(effect.subject) or is_move(effect)
+        is_waited_for = is_of_yielding(effect.subject) or is_of_machine(effect.subject)
         most_s = MOST_YIELD_WAIT_S if is_waited_for else MOST_WAIT_S
         return int(min(2 ** min(effect.attempts + 1, 12), most_s))
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from outrider.core.model import Resources
-from outrider.rms.base import NOTHING, BatchSystem, Refused
+from outrider.rms.base import NOTHING, BatchSystem, Landing, Refused
 from outrider.service.ports import Sign
 from outrider.store.records import Effect
 
@@ -154,9 +154,13 @@ def requeue_effect(fields: YieldFields, now_s: int) -> Effect:
     return _yield_effect(REQUEUE, fields, now_s, max(now_s, fields.requeue_s))
 
 
-def suspend_effect(job: str, run_s: int, reason: str, now_s: int) -> Effect:
-    """Let a job save its machine and wait until somebody wants it to go on."""
-    return _machine_effect(SUSPEND, job, {"version": 1, "run_s": run_s, "reason": reason}, now_s)
+def suspend_effect(
+    job: str, run_s: int, reason: str, now_s: int, *, live: Mapping[str, object] | None = None
+) -> Effect:
+    """Let a job save its machine and wait until somebody wants it to go on. With `live` it goes to another
+    node without that, if it can."""
+    payload: dict[str, object] = {"version": 1, "run_s": run_s, "reason": reason}
+    return _machine_effect(SUSPEND, job, payload | ({"live": dict(live)} if live else {}), now_s)
 
 
 def resume_effect(job: str, now_s: int) -> Effect:
@@ -209,6 +213,9 @@ def carry_out_for_job(effect: Effect, job: str, rms: BatchSystem, sign: Sign | N
     payload: dict[str, Any] = json.loads(effect.payload)
     ticket = payload.get("ticket")
     if effect.kind == SUSPEND:
+        live = payload.get("live")
+        if live and rms.land(Landing(job=job, start_s=payload["run_s"], reason=payload["reason"], **live)):
+            return
         rms.save(job, payload["run_s"], payload["reason"], is_kept=True)
         return
     if effect.kind == RESUME:

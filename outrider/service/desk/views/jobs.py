@@ -136,6 +136,9 @@ class JobViews:
     def _view(self, entry: JobEntry, caller: Caller) -> JobView:
         is_shown = _may_read(entry, caller)
         nodes = self._jobs.names(set(entry.planned if entry.is_scheduled else entry.copies))
+        if entry.stage is Stage.RUNNING and entry.job.nodes:
+            # It may have gone to others since it started.
+            nodes = entry.job.nodes
         planned = self._jobs.names(set(entry.planned))
         ready = self._jobs.names(entry.ready)
         now_s, longest_s = self._site.now_s, self._site.settings.longest_wait_s

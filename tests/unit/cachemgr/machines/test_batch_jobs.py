@@ -17,9 +17,10 @@ from cachemgr.instances.qcow2 import overlay
 from cachemgr.machines.batch import main as program
 from cachemgr.machines.batch.bootfiles import boot_files
 from cachemgr.machines.batch.image import BaseImage, JobImages, base_image
-from cachemgr.machines.batch.main import SavedMark, make_private
+from cachemgr.machines.batch.main import make_private
 from cachemgr.machines.batch.options import understood
 from cachemgr.machines.batch.remains import continued
+from cachemgr.machines.batch.steps.marks import SavedMark
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.guest.archive import pack, unpack
 from cachemgr.machines.keeper import real_site

@@ -14,13 +14,12 @@ import pytest
 from outrider.core.model import Resources
 from outrider.rms.base import Refused, RmsError, Submission, Unavailable, Unknown
 from outrider.rms.commands import Account, Output, run_process
-from outrider.rms.slurm.commands import DIALECT, SlurmCommands
+from outrider.rms.slurm.commands import DIALECT, SlurmCommands, version_in
 from outrider.rms.slurm.handing import arguments, record_for, script_of
 from outrider.rms.slurm.jobs import SlurmJob, job_in
 from outrider.rms.slurm.placing import Places, led
 from outrider.rms.slurm.records import JobRecord, NodeWish
 from outrider.rms.slurm.reservations import checked
-from outrider.rms.slurm.version import version_in
 
 AWAY = (
     "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",

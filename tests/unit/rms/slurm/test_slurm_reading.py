@@ -15,12 +15,12 @@ import pytest
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, NodeState, RmsReservation
 from outrider.rms.slurm.asking import standings
+from outrider.rms.slurm.commands import json_option, version_in
 from outrider.rms.slurm.fields import BadField
 from outrider.rms.slurm.jobs import SlurmJob, jobs_in
 from outrider.rms.slurm.nodes import nodes_in, state_of
 from outrider.rms.slurm.placing import Places
 from outrider.rms.slurm.reservations import reservations_in
-from outrider.rms.slurm.version import json_option, version_in
 
 RECORDED = Path(__file__).parent / "recorded"
 VERSIONS = ("22.05", "24.11", "26.05")

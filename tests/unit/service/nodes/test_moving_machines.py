@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from outrider.rms.base import BatchSystem, Refused, Unavailable
+from outrider.rms.base import BatchSystem, Landing, Refused, Unavailable
 from outrider.service.nodes.moving import MOST_BUSY, MoveFields, move_machine
 from outrider.service.ports import Move, NodeReport, NodeTrouble, OrderResult, TellNode
 
@@ -54,6 +54,30 @@ class TwoNodes:
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         assert (job, self.holder) == ("17", *nodes)
         (self.led_to,) = nodes
+
+
+@dataclass
+class Landed(TwoNodes):
+    """A batch system whose job's machine has gone alive, or not."""
+
+    has_landed: bool = True
+
+    def land(self, wanted: Landing) -> bool:
+        assert (wanted.job, wanted.node, wanted.begins) == ("17", "n2", False)
+        return self.has_landed
+
+
+@pytest.mark.parametrize(("has_landed", "steps"), [(True, []), (False, ["arrive n2"])])
+def test_machine_that_has_gone_alive_is_not_carried(*, has_landed: bool, steps: list[str]) -> None:
+    nodes = Landed(has_landed=has_landed)
+    fields = replace(FIELDS, is_live=True)
+    if has_landed:
+        move_machine(fields, nodes, cast(BatchSystem, nodes), 0)
+    else:
+        with pytest.raises(Unavailable):
+            move_machine(fields, nodes, cast(BatchSystem, nodes), 0)
+
+    assert nodes.done == steps
 
 
 def attempt(nodes: TwoNodes, attempts: int = 0) -> None:

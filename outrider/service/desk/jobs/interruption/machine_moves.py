@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from outrider.metadata.joblines import JobLines, write_job_lines
 from outrider.rms.base import JobState, NodeState, RmsJob, Sight
 from outrider.service.answers.reply import Trouble
 from outrider.service.desk.batch.job_effects import machine_of, migrate_effect, resume_effect, suspend_effect
@@ -49,19 +50,37 @@ def order_move(
         "job": job.key, "uid": job.uid, "sources": sources, "targets": targets,
         "rate_bytes_per_s": rate, "goes_first": is_planned,
     }  # fmt: skip
+    live = _live(site, entry, targets[0], rate, is_planned=is_planned) if runs else None
+    if live is not None:
+        fields["is_live"] = True
     effects: list[Effect] = []
     source, target = ", ".join(sources), ", ".join(targets)
     reason = f"outrider: its machine moves to {target}"
     if job.state is not JobState.SUSPENDED:
-        effects.append(suspend_effect(job.key, job.start_s or 0, reason, now_s))
+        effects.append(suspend_effect(job.key, job.start_s or 0, reason, now_s, live=live))
     effects.append(migrate_effect(job.key, fields, now_s))
     if job.state is not JobState.SUSPENDED:
         effects.append(resume_effect(job.key, now_s))
     site.todo(effects)
     pause_s = expected_pause_s(site, job, is_running=runs)
     words = f"from {source} to {target}, by {who}; a pause of at most about {pause_s} s is expected"
+    if live is not None:
+        words += ", or of less than one if it goes alive"
     site.note("machine", f"job {job.key}", "migrates", words, uid=job.uid)
     return words
+
+
+def _live(site: Site, entry: JobEntry, node: str, rate: int, *, is_planned: bool) -> dict[str, object] | None:
+    """What its holder job over there is to be told; None if it is saved first."""
+    lines, image = entry.lines, entry.image
+    is_alone = entry.job.nodes_wanted == 1 and entry.job.tasks == 1 and not entry.further
+    if not site.settings.moves_live or not is_alone or lines is None or image is None:
+        return None
+    # Of the very bytes that the machine began with.
+    own = JobLines(image=lines.image, digest=image.digest, format=lines.format, is_private=lines.is_private)
+    return {
+        "node": node, "metadata": write_job_lines(own), "rate_bytes_per_s": rate, "goes_first": is_planned,
+    }  # fmt: skip
 
 
 def leave_drained(site: Site, entries: Mapping[str, JobEntry], sight: Sight) -> None:

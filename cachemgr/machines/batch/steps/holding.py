@@ -1,0 +1,140 @@
+"""A holder job: it holds room on a node for the running machine of another job of the same user.
+
+It waits until that machine comes, keeps it as the job's own script did, and ends as the machine's job ends.
+Slurm knows of all that by the holder's name, which its owner may change: it waits, it is ready, it has the
+machine. How the job has ended is noted for its own next run, which does nothing but end so.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import closing, suppress
+
+from cachemgr.base.errors import BadRequest, CacheError, InUse
+from cachemgr.machines import states
+from cachemgr.machines.batch.remains import images_here, remove_machine
+from cachemgr.machines.batch.steps.leaving import LeavingMachine, clear_after
+from cachemgr.machines.batch.steps.marks import HAS, HOLDER_NAME, READY, Door
+from cachemgr.machines.live.landing import MachineLanding
+from cachemgr.machines.record import has_record, read_record
+from cachemgr.machines.running import SUSPENDED_STATUS, Keeping, kept, run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cachemgr.machines.batch.image import JobImages
+    from cachemgr.machines.batch.steps.marks import SavedMark
+    from cachemgr.machines.batch.system import BatchJob
+    from cachemgr.machines.keeper import MachineStatus
+    from cachemgr.machines.machine import Machine
+    from cachemgr.machines.wish import MachineWish
+
+COMES_WITHIN_S = 120.0
+GRACE_S = 20.0
+"""As a job's own script has it between TERM and its end."""
+ASK_S = 10
+LOOK_S = 30.0
+TRIES, PAUSE_S = 60, 5.0
+KEY_BYTES = 32
+
+
+def hold(machine: Machine, own: BatchJob, mark: SavedMark, images: JobImages, rate: str) -> int:
+    """Wait for the machine, and keep it until it is over, saved, or elsewhere again."""
+    if not rate.isdigit() or not int(rate):
+        raise BadRequest(f"a holder job needs a rate in bytes a second, not {rate[:20]!r}")
+    _make_room(machine)
+    key = secrets.token_bytes(KEY_BYTES)
+    landing = MachineLanding(machine, key, lambda wish: images_here(own.key, wish, images))
+    with closing(_listener()) as listener:
+        port = listener.getsockname()[1]
+        mark.write_door(Door(os.uname().nodename, port, key.hex(), int(rate)))
+        try:
+            if not _called(own, READY, machine):
+                raise CacheError("Slurm does not take a holder job's name: the machine stays where it is")
+            landing.wait(listener, COMES_WITHIN_S)
+        finally:
+            mark.remove_door()
+    mark.write_outputs()
+    mark.write_holder(machine.place, own.key)
+    # Until Slurm has heard it the service takes the machine for being on its way.
+    threading.Thread(target=_call_until_heard, args=(own, machine), daemon=True).start()
+    wish = read_record(machine.site.disk, machine.folder).wish
+    return kept(lambda given: _keep(machine, wish, own, mark, given))
+
+
+def _keep(machine: Machine, wish: MachineWish, own: BatchJob, mark: SavedMark, given: Keeping) -> int:
+    """As its job's own script does it. A machine that has ended is not begun again here."""
+    others = HeldMachine(mark, own, wish.name.rpartition("job-")[2])
+    status = run(machine, wish, grace_s=GRACE_S, caught=given.caught, others=others, is_appended=True)
+    if status == SUSPENDED_STATUS:
+        if not clear_after(machine, mark):
+            mark.write(machine.place)
+        return 0
+    given.is_over(status)
+    mark.write_end(status)
+    mark.remove()
+    remove_machine(machine)
+    return status
+
+
+class HeldMachine(LeavingMachine):
+    """A machine in a holder job: it goes with the job that it is of."""
+
+    def __init__(self, mark: SavedMark, own: BatchJob, key: str) -> None:
+        super().__init__(mark)
+        self._own, self._key = own, key
+        self._next_s = 0.0
+
+    def look(self, machine: Machine) -> MachineStatus | None:
+        now_s = machine.site.clock.monotonic_s()
+        if now_s < self._next_s:
+            return None
+        known = self._own.others()
+        self._next_s = now_s + LOOK_S
+        if known is None or self._key in known:
+            return None
+        return machine.stop(GRACE_S)
+
+
+def _make_room(machine: Machine) -> None:
+    """What is left of an earlier stay: void if the machine was given away from here, or lost."""
+    machine.make_folder()
+    if not has_record(machine.site.disk, machine.folder):
+        return
+    record = machine.status().record
+    if record.state not in (states.MOVED, states.LOST):
+        raise InUse(f"machine {record.name} is {record.state} here: it cannot come")
+    machine.remove()
+
+
+def _listener() -> socket.socket:
+    """On all addresses: which of them the other node sees, nobody knows here."""
+    if socket.has_dualstack_ipv6():
+        with suppress(OSError):
+            return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", 0))
+
+
+def _called(own: BatchJob, word: str, machine: Machine) -> bool:
+    """Have Slurm call this job so."""
+    key = os.path.basename(machine.folder).partition("-")[2]
+    argv = ["scontrol", "update", f"JobId={own.key}", f"JobName={HOLDER_NAME.format(word, key)}"]
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _call_until_heard(own: BatchJob, machine: Machine) -> None:
+    for _ in range(TRIES):
+        if _called(own, HAS, machine):
+            return
+        machine.site.clock.sleep(PAUSE_S)
+    print("outrider: Slurm does not hear that the machine is here: it ends", file=sys.stderr)  # noqa: T201 - a program's word
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,290 @@
+"""Jobs whose running machines go to other nodes: each in a holder job of its owner's, which stands for it.
+
+Slurm has no way to give a batch job another node while it runs. So a holder job of the same user, with the
+same size, the same account and the time that is left, takes room over there and receives the machine
+(`cachemgr/machines/batch/steps/holding.py`); the job itself goes back to the queue, held. Its record names
+the holder, and while that has the machine everything that is asked for the job is asked of the holder. When
+the machine is over the job is there again as one that waits: its next run ends at once, as the machine did.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from cachemgr.machines.batch.steps.marks import HAS, HOLDER_NAME, READY, WAITS
+from outrider.core.model import Resources
+from outrider.metadata.errors import TextError
+from outrider.metadata.notation.hostlists import expand
+from outrider.rms.base import Landing, Refused, Submission, Unavailable, Unknown
+from outrider.rms.saved import saved_again
+from outrider.rms.slurm.asking import Standing, check_run, standing
+from outrider.rms.slurm.fields import BadField
+from outrider.rms.slurm.handing import arguments, record_for, script_of
+from outrider.rms.slurm.jobs import OVER, WAITING, SlurmJob
+from outrider.rms.slurm.records import JobRecord
+from outrider.rms.slurm.system import FIRST, SAVING, SlurmSystem
+
+PROGRAM = "/usr/lib/outrider/machine"
+ROOM_S = 180
+"""So long a holder job may wait for its room and its image, and then begin to listen."""
+SPARE_S, SLOW_FACTOR = 600, 3
+"""So much longer than its memory takes at the rate it may be on its way."""
+FORMAT = "%A|%T|%U|%V|%N|%j"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HolderJob:
+    """How a holder job stands now, or stood when it ended."""
+
+    key: str
+    slurm_state: str
+    word: str
+    """How far it says that it is; nothing if its name is another one."""
+    submitted_s: int
+    nodes: tuple[str, ...]
+
+    @property
+    def is_over(self) -> bool:
+        return self.slurm_state in OVER
+
+
+class SlurmHolders(SlurmSystem):
+    """Slurm, with machines that go to other nodes alive."""
+
+    def land(self, wanted: Landing) -> bool:
+        with self._guard:
+            found, known = standing(self._commands, wanted.job), self._seen.job(wanted.job)
+            if found.is_over:
+                return False
+            source, target = self._held(wanted.job), self._holder(known, known.record.next_holder)
+            if target is not None:
+                return self._goes_on(found, known, wanted, source, target)
+            if source is not None and source.nodes == (wanted.node,):
+                return True
+            if found.is_waiting and source is None:
+                # What has landed is no more suspended; if it runs nowhere it is over by now.
+                return bool(known.record.holder) and not known.record.is_suspended
+            return wanted.begins and self._begun(found, known, wanted, source)
+
+    def _goes_on(
+        self,
+        found: Standing,
+        known: SlurmJob,
+        wanted: Landing,
+        source: HolderJob | None,
+        target: HolderJob,
+    ) -> bool:
+        """Of a machine for which there is a holder on its next node."""
+        is_there = found.is_waiting and source is None
+        if target.word == HAS and (found.is_waiting or target.is_over):
+            self._has_landed(found, known, target)
+            return True
+        if target.is_over:
+            self._write(found, known, replace(known.record, next_holder=""))
+            return False
+        if self._clock.now_s() > target.submitted_s + _most_s(known, wanted, target):
+            self._commands.ask("scancel", target.key)
+            self._write(found, known, replace(known.record, next_holder=""))
+            return False
+        if not is_there and wanted.begins and target.word == READY:
+            # It is told again if it was told before: the machine goes, or is saved if it cannot.
+            self.save(wanted.job, wanted.start_s, wanted.reason, is_kept=True)
+        elif target.word == WAITS and wanted.goes_first and target.slurm_state in WAITING:
+            # Refused as long as it is held, until its image is there.
+            with suppress(Refused):
+                self._commands.ask("scontrol", "update", f"JobId={target.key}", f"Priority={FIRST}")
+        raise Unavailable(f"job {target.key} on {wanted.node} has not the machine of job {known.key} yet")
+
+    def _has_landed(self, found: Standing, known: SlurmJob, target: HolderJob) -> None:
+        changed = replace(known.record, holder=target.key, next_holder="", is_suspended=False, saved=None)
+        record = replace(changed, is_held=True, is_stopped=True)
+        self._write(found, known, record.said(f"outrider: its machine runs in job {target.key}"))
+        self._keep_output(found)
+
+    def _keep_output(self, found: Standing) -> None:
+        """Its next run, which only ends, would empty its output; one that does more opens that by itself."""
+        try:
+            self._commands.ask("scontrol", "update", f"JobId={found.address}", "StdOut=/dev/null")
+        except Refused as error:
+            self._log.warning("output of a job is not kept", job=found.key, words=str(error))
+
+    def _begun(self, found: Standing, known: SlurmJob, wanted: Landing, source: HolderJob | None) -> bool:
+        if known.array or known.nodes_wanted != 1 or known.reservation or not wanted.metadata:
+            return False
+        runs = found if source is None else standing(self._commands, source.key)
+        run = check_run(self._commands, runs, wanted.start_s)
+        limit_s = known.limit_s
+        left_s = None if limit_s is None else max(60, run.start_s + limit_s - self._clock.now_s())
+        shown = self._commands.ask("scontrol", "show", "job", runs.key).decode("utf-8", "replace")
+        places = _places(shown)
+        if places is None:
+            return False
+        try:
+            key = self._waiting_holder(known) or self._submitted(known, places, wanted, left_s)
+        except Refused as error:
+            self._log.warning("no holder job", job=known.key, words=str(error))
+            return False
+        self._write(found, known, replace(known.record, next_holder=key))
+        raise Unavailable(f"the holder job {key} waits for room on {wanted.node}")
+
+    def _submitted(self, known: SlurmJob, places: list[str], wanted: Landing, left_s: int | None) -> str:
+        """A holder job is handed over as any job with an image: it waits until that is on its node."""
+        account = self._account_of(known.user, known.uid)
+        submission = Submission(
+            user=known.user,
+            uid=known.uid,
+            argv=(PROGRAM, "hold", known.key, str(wanted.rate_bytes_per_s)),
+            nodes_wanted=1,
+            resources=Resources(known.resources.amounts),
+            limit_s=left_s,
+            metadata=wanted.metadata,
+        )
+        record = record_for(submission)
+        argv = [
+            *arguments(submission, record, self._clock.now_s(), account.home),
+            "--no-requeue",
+            "--open-mode=append",
+            f"--job-name={HOLDER_NAME.format(WAITS, known.key)}",
+            f"--nodelist={wanted.node}",
+            *([f"--partition={known.partitions[0]}"] if known.partitions else []),
+            *([f"--account={known.account}"] if known.account else []),
+            *places,
+        ]
+        printed = self._commands.ask_as(account, *argv, text=script_of(submission))
+        key = printed.decode("ascii", "replace").strip().partition(";")[0]
+        if not key.isdecimal():
+            raise BadField(f"sbatch printed {key[:60]!r}, not a job's number: look for the job by hand")
+        if record is not None:
+            self._settle(key, record)
+        return key
+
+    def _waiting_holder(self, known: SlurmJob) -> str:
+        """One that an earlier service has submitted, and not noted."""
+        names = ",".join(HOLDER_NAME.format(word, known.key) for word in (WAITS, READY))
+        lines = self._commands.ask(
+            "squeue", "--noheader", "--all", f"--user={known.uid}", f"--name={names}", "--format=%A"
+        )
+        return next(iter(lines.decode("ascii", "replace").split()), "")
+
+    def _holder(self, known: SlurmJob, key: str) -> HolderJob | None:
+        """The holder job of that number, also if it has just ended; None if there is no number."""
+        if not key.isdecimal():
+            return None
+        try:
+            lines = self._commands.ask(
+                "squeue", "--noheader", "--states=all", f"--jobs={key}", f"--format={FORMAT}"
+            ).decode("utf-8", "replace")
+        except Unknown:
+            lines = ""
+        for line in lines.splitlines():
+            number, state, uid, submitted, nodes, name = line.split("|", 5)
+            if number == key and uid == str(known.uid):
+                words = (word for word in (HAS, READY, WAITS) if name == HOLDER_NAME.format(word, known.key))
+                return HolderJob(
+                    key=key,
+                    slurm_state=state,
+                    word=next(words, ""),
+                    submitted_s=int(submitted),
+                    nodes=_expanded(nodes),
+                )
+        return HolderJob(key=key, slurm_state="COMPLETED", word="", submitted_s=0, nodes=())
+
+    def _held(self, job: str) -> HolderJob | None:
+        """The holder that has a job's machine."""
+        known = self._seen.job(job)
+        found = self._holder(known, known.record.holder)
+        is_there = found is not None and found.word == HAS and not found.is_over
+        return found if is_there else None
+
+    def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
+        with self._guard:
+            holder = self._held(job)
+            if holder is None:
+                super().save(job, start_s, reason, is_kept=is_kept)
+                return
+            found, known = self._standing(job), self._seen.job(job)
+            its = standing(self._commands, holder.key)
+            run = check_run(self._commands, its, start_s)
+            saved = saved_again(
+                known.record.saved, ",".join(holder.nodes), known.limit_s, run.start_s, self._clock.now_s()
+            )
+            self._write(
+                found, known, _gone_back(known.record.said(reason), is_suspended=is_kept, saved=saved)
+            )
+            self._commands.ask("scancel", "--batch", f"--signal={SAVING}", holder.key)
+
+    def signal(self, job: str, name: str, start_s: int) -> None:
+        with self._guard:
+            holder = self._held(job)
+            if holder is None:
+                super().signal(job, name, start_s)
+                return
+            check_run(self._commands, standing(self._commands, holder.key), start_s)
+            self._commands.ask("scancel", "--batch", f"--signal={name}", holder.key)
+
+    def requeue(self, job: str, start_s: int, reason: str) -> None:
+        with self._guard:
+            holder = self._held(job)
+            if holder is None:
+                super().requeue(job, start_s, reason)
+                return
+            found, known = self._standing(job), self._seen.job(job)
+            check_run(self._commands, standing(self._commands, holder.key), start_s)
+            self._write(found, known, _gone_back(known.record.said(reason), is_suspended=False, saved=None))
+            self._commands.ask("scancel", holder.key)
+
+    def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
+        with self._guard:
+            holder = self._held(job)
+            if holder is not None:
+                raise Refused(f"job {job} runs on {', '.join(holder.nodes)}, in its holder job {holder.key}")
+            super().release(job, nodes, ticket)
+
+    def resume(self, job: str) -> None:
+        with self._guard:
+            if self._held(job) is None:
+                super().resume(job)
+
+    def cancel(self, job: str, reason: str) -> None:
+        with self._guard:
+            with suppress(Unknown):
+                known = self._seen.job(job)
+                for key in (known.record.next_holder, known.record.holder):
+                    holder = self._holder(known, key)
+                    if holder is not None and not holder.is_over and holder.word:
+                        self._commands.ask("scancel", holder.key)
+            super().cancel(job, reason)
+
+
+def _most_s(known: SlurmJob, wanted: Landing, target: HolderJob) -> int:
+    """How long a holder job may take from its submission on: for its room, and then for the machine, whatever
+    it says of that."""
+    if target.word == WAITS:
+        return ROOM_S
+    return ROOM_S + SPARE_S + SLOW_FACTOR * (known.resources["memory_mib"] << 20) // wanted.rate_bytes_per_s
+
+
+def _gone_back(record: JobRecord, **changes: object) -> JobRecord:
+    """Of a job that waits again once its holder has ended."""
+    return replace(record, is_held=True, is_stopped=True, **changes)  # type: ignore[arg-type]
+
+
+def _places(shown: str) -> list[str] | None:
+    """The options by which a job has the folder and the output of another, as Slurm shows that. None of one
+    whose errors go elsewhere: Slurm would empty that file at its next run."""
+    found = dict(line.strip().partition("=")[::2] for line in shown.splitlines())
+    folder, output, errors = (found.get(name, "") for name in ("WorkDir", "StdOut", "StdErr"))
+    if not folder.startswith("/") or not output.startswith("/") or errors != output:
+        return None
+    path = output.replace("%", "%%")
+    qos = next((word for word in shown.split() if word.startswith("QOS=")), "")
+    named = [f"--qos={qos[4:]}"] if qos and not qos.startswith("QOS=(") else []
+    return [f"--chdir={folder}", f"--output={path}", f"--error={path}", *named]
+
+
+def _expanded(nodes: str) -> tuple[str, ...]:
+    try:
+        return expand(nodes) if nodes and not nodes.startswith("(") else ()
+    except TextError as error:
+        raise BadField(f"squeue printed the nodes {nodes[:60]!r}: {error}") from error
