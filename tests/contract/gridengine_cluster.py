@@ -72,6 +72,8 @@ class Cluster:
         self._doormen: dict[str, subprocess.Popen[str]] = {}
         self.has_lost_nodes = False
         """Since its qmaster was started."""
+        self.touched: set[str] = set()
+        """Nodes that were taken away or drained, and are to be repaired."""
 
     def __enter__(self) -> Self:
         try:
@@ -179,6 +181,7 @@ class Cluster:
     def crash(self, node: str) -> None:
         """Ends everything on a node at once, but what lets tests in."""
         self.has_lost_nodes = True
+        self.touched.add(node)
         self.run(["sh", "-c", CRASH], host=node, check=False)
 
     def start_qmaster(self) -> None:

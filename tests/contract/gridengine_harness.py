@@ -199,6 +199,7 @@ class GridEngineHarness:
         self._cluster.crash(node)
 
     def drain(self, node: str) -> None:
+        self._cluster.touched.add(node)
         self._as("root", ["qmod", "-d", f"*@{node}"])
 
     def repair(self, node: str) -> None:
@@ -212,12 +213,16 @@ class GridEngineHarness:
         if self._cluster.has_lost_nodes:
             # A qmaster gives jobs back that lost their node once in its life, whatever node is lost later.
             self._cluster.restart_qmaster()
-        for node in self.nodes:
+        for node in sorted(self._cluster.touched):
             self.repair(node)
-        self._as("root", ["qdel", "-u", "*"], check=False)
-        with suppress(ClusterError):
-            self._cluster.wait_for("the jobs' ends", lambda: not self._as("root", ["qstat", "-u", "*"]), 3)
-        self._as("root", ["qdel", "-f", "-u", "*"], check=False)
+        self._cluster.touched.clear()
+        if self._as("root", ["qstat", "-u", "*"]):
+            self._as("root", ["qdel", "-u", "*"], check=False)
+            with suppress(ClusterError):
+                self._cluster.wait_for(
+                    "the jobs' ends", lambda: not self._as("root", ["qstat", "-u", "*"]), 3
+                )
+            self._as("root", ["qdel", "-f", "-u", "*"], check=False)
         # After the jobs: one that still has a job of its own stays forever, once that was forced away.
         for number in parsing.advance_numbers(self._as("root", ["qrstat", "-xml", "-u", "*"])):
             self._as("root", ["qrdel", number], check=False)
