@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cachemgr.machines.qemu.monitor import QemuMonitor
+    from cachemgr.machines.record import MachineRecord
 
 NOBODY = 65534
 GIB = 1 << 30
@@ -122,9 +123,15 @@ class Step:
 
 
 class WatchedMachine(Machine):
-    """One that looks how much time QEMU has had before it ends."""
+    """One that looks how much time QEMU has had before it ends, and when a guest went on."""
 
     qemu_s = 0.0
+    went_on_s = 0.0
+
+    def drop(self, record: MachineRecord, *, keeps_layers: bool) -> None:
+        # What it was read from is removed once the guest runs.
+        self.went_on_s = perf_counter()
+        super().drop(record, keeps_layers=keeps_layers)
 
     def end_qemu(self, *, asked: QemuMonitor | None = None) -> None:
         self.qemu_s = processor_s(self)
@@ -268,7 +275,8 @@ def measured(
         forget(state)
         own_s, begun_s = process_time(), perf_counter()
         machine.resume()
-        resume_s = perf_counter() - begun_s
+        resume_s = machine.went_on_s - begun_s
+        resumed_s = perf_counter() - begun_s
         load_own_s, load_qemu_s = process_time() - own_s, processor_s(machine)
         steps[0].append(Step(pause_s, save_qemu_s, save_own_s, write_s, size_bytes))
         steps[1].append(Step(resume_s, load_qemu_s, load_own_s, read_s, size_bytes))
@@ -287,7 +295,7 @@ def measured(
             f"  {memory_bytes // MIB:5} MiB  state {size_bytes / MIB:6.0f} MiB  ready {ready_s:5.1f} s  "
             f"suspend {pause_s:5.2f} s (to its end {whole_s:5.2f}; write {write_s:5.2f}; "
             f"QEMU {save_qemu_s:4.2f}, driver {save_own_s:4.2f})  "
-            f"resume {resume_s:5.2f} s (read {read_s:5.2f}; "
+            f"resume {resume_s:5.2f} s (to its end {resumed_s:5.2f}; read {read_s:5.2f}; "
             f"QEMU {load_qemu_s:4.2f}, driver {load_own_s:4.2f})  "
             f"migrate {migrate_s:5.2f} s, pause {figures.pause_ms:4} ms (link {link_s:5.2f})",
             flush=True,
