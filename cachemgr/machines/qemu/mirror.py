@@ -50,8 +50,10 @@ def _job_event(
     monitor.events.extend(passed)
     if found is None:
         raise CacheError(f"disk {name} was not copied within {wait_s:.0f} s")
-    if found["event"] != wanted or found["data"].get("error"):
-        raise CacheError(f"disk {name} could not be copied: {found['data'].get('error', found['event'])}")
+    data = found["data"]
+    if found["event"] != wanted or data.get("error"):
+        place = "here" if data.get("operation") == "read" else "at the other end, which may be gone"
+        raise CacheError(f"disk {name} could not be copied: {data.get('error', f'an error {place}')}")
 
 
 def expect_migration(monitor: QemuMonitor, wanted: str, wait_s: float) -> Answer:

@@ -8,14 +8,20 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from random import Random
 
 import pytest
 
-from tests.daemons.machines.engine import UID, WAIT_S, Engine, wait_until
+from testbed.hosts import Hosts, HostsError
+from tests.daemons.machines.engine import PYTHON, UID, WAIT_S, Engine, wait_until
 from tests.daemons.machines.test_counting_machines import assert_counted
+from tests.repository import ROOT
 
+LINK_BITS_PER_S = 4_000_000
+CUT_AFTER_S = (0.5, 1.5, 2.5, 4.0)
+"""What is sent of a small guest takes longer over that link."""
+PORT = 7300
 TARGETS_KILLED = 12
 LONGEST_S = 2.0
 
@@ -126,3 +132,63 @@ def test_machine_goes_in_the_end_whichever_end_is_killed(crossing: Crossing) -> 
         engine.wait_until_counted(here, max(engine.counted(here)) + 2)
         assert_counted(engine, here)
     assert 0 < stayed < count + TARGETS_KILLED
+
+
+def on_host(engine: Engine, hosts: Hosts, number: int, verb: str, *arguments: str) -> subprocess.Popen[str]:
+    """The engine on one of two hosts, as the machine's user."""
+    user = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups"]
+    argv = hosts.command(number, [*user, *engine.command(verb, *arguments)])
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.Popen(
+        argv, env=environment, cwd=engine.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+@contextmanager
+def received(engine: Engine, hosts: Hosts, machine: str, at: tuple[str, ...]) -> Iterator[None]:
+    waits = on_host(engine, hosts, 1, "receive", str(engine.machines / machine), *at)
+    ask = f"import socket; socket.create_connection(({hosts.address(1)!r}, {PORT})).close()"
+
+    def is_up() -> bool:
+        with suppress(HostsError):
+            hosts.run(0, [PYTHON, "-c", ask], 5.0)
+            return True
+        return False
+
+    try:
+        wait_until(is_up, lambda: "nobody waits on the other host")
+        yield
+    finally:
+        waits.kill()
+        waits.communicate(timeout=WAIT_S)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for hosts of its own")
+def test_machine_stays_where_it_is_while_the_link_is_cut(engine: Engine, counter: str) -> None:
+    engine("start", "a", "--wish", counter)
+    engine.wait_until_counted("a", 5)
+    said = []
+    with Hosts(2, LINK_BITS_PER_S) as hosts:
+        at = ("--at", f"{hosts.address(1)}:{PORT}", "--key", key_file(engine, "key", "k" * 32))
+        for after_s in CUT_AFTER_S:
+            with received(engine, hosts, "b", at):
+                sends = on_host(engine, hosts, 0, "migrate", str(engine.machines / "a"), *at)
+                time.sleep(after_s)
+                hosts.cut(1)
+                said.append(sends.communicate(timeout=2 * WAIT_S)[1])
+                hosts.mend(1)
+
+            assert sends.returncode != 0, after_s
+            assert engine("status", "a")["state"] == "running"
+            engine.wait_until_counted("a", max(engine.counted("a")) + 3)
+        with received(engine, hosts, "b", at):
+            sends = on_host(engine, hosts, 0, "migrate", str(engine.machines / "a"), *at)
+            last = sends.communicate(timeout=WAIT_S)[1]
+        # What runs on a host ends with it.
+        assert sends.returncode == 0, (last, said)
+        assert (engine.qemus("a"), len(engine.qemus("b"))) == ([], 1)
+        engine.wait_until_counted("b", max(engine.counted("b")) + 3)
+        assert_counted(engine, "b")
+    words = ("the other end of the migration is gone", "does not answer", "could not be copied")
+    assert all(any(each in text for each in words) for text in said), said
