@@ -190,5 +190,4 @@ def test_machine_stays_where_it_is_while_the_link_is_cut(engine: Engine, counter
         assert (engine.qemus("a"), len(engine.qemus("b"))) == ([], 1)
         engine.wait_until_counted("b", max(engine.counted("b")) + 3)
         assert_counted(engine, "b")
-    words = ("the other end of the migration is gone", "does not answer", "could not be copied")
-    assert all(any(each in text for each in words) for text in said), said
+    assert all(text.startswith("outrider: ") for text in said), said
