@@ -101,7 +101,7 @@ class Neighbour:
         yield
         lasted_s = perf_counter() - begun_s
         rate = max(1, self.count() - before) / lasted_s
-        found += [lasted_s, self.calm_rate / rate]
+        found += [round(lasted_s, 4), round(self.calm_rate / rate, 4)]
 
 
 def all_at_once(work: Callable[[Machine], object], machines: Sequence[Machine]) -> None:
@@ -229,24 +229,33 @@ def told(rows: Sequence[BesideRow]) -> str:
 
 
 def drawn(rows: Sequence[BesideRow], path: Path) -> None:
-    """Time of each step over memory, and the neighbour's slowdown, one line for each number at once."""
-    from matplotlib import pyplot
+    """Time of each step over memory, and the neighbour's slowdown: a colour a step, dashes for several."""
+    from outrider.sim.plots.style import COLOURS, new_figure, save
 
-    figure, (times, slow) = pyplot.subplots(1, 2, figsize=(11, 4.5))
-    for step in STEPS:
+    figure = new_figure(11, 4.5)
+    times, slow = figure.subplots(1, 2)
+    sizes = sorted({row.memory_mib for row in rows})
+    for colour, step in zip(COLOURS, STEPS, strict=False):
         for at_once in sorted({row.at_once for row in rows}):
             those = [row for row in rows if (row.step, row.at_once) == (step, at_once)]
-            sizes = [row.memory_mib for row in those]
-            style = {"marker": "o", "linestyle": "-" if at_once == 1 else "--", "label": f"{step}, {at_once}"}
-            times.plot(sizes, [row.seconds for row in those], **style)
-            slow.plot(sizes, [row.slowdown for row in those], **style)
+            places = [row.memory_mib for row in those]
+            name = f"{step}{'' if at_once == 1 else f', {at_once} at once'}"
+            dashes = "-" if at_once == 1 else "--"
+            for axes, values in (
+                (times, [row.seconds for row in those]),
+                (slow, [row.slowdown for row in those]),
+            ):
+                axes.plot(places, values, marker=".", color=colour, linestyle=dashes, label=name)
+    times.set_yscale("log")
     for axes, words in ((times, "seconds"), (slow, "slowdown of a busy neighbour")):
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.minorticks_off()
         axes.set_xlabel("touched memory (MiB)")
         axes.set_ylabel(words)
         axes.grid(alpha=0.3)
-    times.legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(path)
+    figure.legend(*slow.get_legend_handles_labels(), loc="outside right center")
+    save(figure, path)
 
 
 def main() -> int:
