@@ -16,6 +16,7 @@ from outrider.service.answers.jobs import JobDetails
 from outrider.service.answers.reply import Answer, Replied, Trouble
 from outrider.service.answers.reservations import ReservationList
 from outrider.service.answers.transfers import TransferList
+from outrider.service.desk.batch.effect_queue import NOT_SEEN
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.jobs.interruption import machine_orders
 from outrider.service.desk.leases.early_starts import renewed_from, without
@@ -142,7 +143,9 @@ class RequestDispatch:
         if known is not None:
             return known
         if troubles:
-            return Trouble(code="unavailable", message=f"nothing is promised now: {'; '.join(troubles)}")
+            # The first look after a start is under way: whoever asks again in a moment is answered.
+            code = "busy" if troubles == (NOT_SEEN,) else "unavailable"
+            return Trouble(code=code, message=f"nothing is promised now: {'; '.join(troubles)}")
         if isinstance(request, Accept):
             offered = self._parts.negotiation.offered(request, caller)
             if isinstance(offered, Trouble):

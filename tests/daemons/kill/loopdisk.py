@@ -56,9 +56,9 @@ def in_memory(place: Path, size: str) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """A file that takes all the room there is."""
+    """A file that takes all the room there is, or that has become free since it was made."""
     ballast = disk / "ballast"
-    with ballast.open("wb", buffering=0) as file:
+    with ballast.open("ab", buffering=0) as file:
         try:
             while file.write(bytes(1 << 16)):
                 """Until the disk says no."""

@@ -17,6 +17,7 @@ LOST_CALL_S = 300
 """After so long without an answer a call is taken for lost."""
 WATCHED_LOOK_S = 10
 """How often the batch system is looked at while nodes are watched closely."""
+NOT_SEEN = "the batch system has not been seen yet"
 MOST_WAIT_S = 300
 """The longest time between two attempts at an effect."""
 MOST_YIELD_WAIT_S = 5
@@ -115,7 +116,7 @@ class EffectQueue:
     def trouble(self, now_s: int) -> str:
         """Why nothing can be promised by what is known of the batch system."""
         if self.seen_s is None:
-            return "the batch system has not been seen yet" + (f": {self._trouble}" if self._trouble else "")
+            return NOT_SEEN + (f": {self._trouble}" if self._trouble else "")
         age_s = now_s - self.seen_s
         if age_s <= self._settings.most_sight_age_s:
             return ""

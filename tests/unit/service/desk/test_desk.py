@@ -50,6 +50,17 @@ def test_a_reservation_is_accepted_prepared_ready_begun_and_met(sandbox: Sandbox
     assert all(not pool.pins for pool in sandbox.pools.values())
 
 
+def test_who_asks_before_the_first_look_is_to_ask_again_in_a_moment(sandbox: Sandbox) -> None:
+    sandbox.desk = sandbox._desk()
+    early = sandbox.ask(wanted(sandbox))
+    sandbox.turn()
+
+    assert isinstance(early, Trouble)
+    # Clients ask again by themselves when the service is busy.
+    assert (early.code, "not been seen yet" in early.message) == ("busy", True)
+    assert reserve(sandbox).result == "accepted"
+
+
 def test_the_batch_system_has_the_reservation_for_its_owner_on_its_nodes(sandbox: Sandbox) -> None:
     decision = reserve(sandbox, nodes=2)
 
