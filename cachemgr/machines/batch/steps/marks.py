@@ -43,8 +43,7 @@ class SavedMark:
     def write(self, place: str) -> None:
         if self._folder:
             with suppress(OSError):
-                os.makedirs(self._folder, 0o700, exist_ok=True)
-                replace_file(RealDisk(), self._path, f"{place}\n".encode())
+                self._keep(self._path, f"{place}\n")
 
     def elsewhere(self, place: str) -> str:
         """Another place at which it is saved."""
@@ -118,8 +117,7 @@ class SavedMark:
         """The job is over, and may be started once more all the same."""
         if self._folder:
             with suppress(OSError):
-                os.makedirs(self._folder, 0o700, exist_ok=True)
-                replace_file(RealDisk(), f"{self._path}{ENDED}", f"{status}\n".encode())
+                self._keep(f"{self._path}{ENDED}", f"{status}\n")
 
     def take_end(self) -> int | None:
         """How it ended, if that was written down; told once."""
