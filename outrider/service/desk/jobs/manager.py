@@ -32,10 +32,9 @@ from outrider.service.desk.jobs.in_reservation import JobsInReservations
 from outrider.service.desk.jobs.interruption.machine_moves import leave_drained
 from outrider.service.desk.jobs.interruption.pieces import cut_jobs
 from outrider.service.desk.jobs.interruption.yielding import JobYielding
-from outrider.service.desk.jobs.job import JobEntry, Stage
+from outrider.service.desk.jobs.job import WAITING, JobEntry, JobQueues, Stage
 from outrider.service.desk.jobs.notes import LOOKUP_S, JobNotes
 from outrider.service.desk.jobs.options.sizes import JobSizes
-from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.ordering.review import JobReview
 from outrider.service.desk.jobs.ordering.schedule import JobTurns
 from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
@@ -94,18 +93,18 @@ class JobManager:
         self._preemptible = preemptible
         self._bound = JobsInReservations(site, orders, log)
         self._placer = JobPlacer(site, best_effort, log)
-        self._jobs = JobQueues(site, agenda, self._placer, log)
+        self._jobs = JobQueues(site, agenda, log)
         self.images = ImageLookups()
         self.notes = JobNotes(site.settings.note_every_s)
         self.yielding = JobYielding(site, preemptible, self._jobs, repair, troubles, is_carrying, log, meter)
         self.turns = JobTurns(site, agenda, self._jobs, self._placer, log)
         self._has_turns = site.settings.schedule is not None
         self._sizes = JobSizes(site, self._jobs, self._placer, orders, log)
-        self._review = JobReview(site, self._jobs, self._placer, self.turns, self._sizes)
         self._settling = JobRelease(site, self._jobs, best_effort, orders, self.notes, log, meter)
         self._copies = JobCopies(
             site, node_orders, self._jobs, copies, events, best_effort, self._placer, log
         )
+        self._review = JobReview(site, self._jobs, self._placer, self._copies, self.turns, self._sizes)
         self._asking: dict[ResolveImage, dict[str, None]] = {}
         """By question, the jobs that wait for its answer."""
 
@@ -354,6 +353,7 @@ class JobManager:
         self._drop_lookup(entry)
         self._earlier.forget_job(entry.key)
         self.turns.forget(entry.key)
+        self._placer.forget(entry)
         self._jobs.forget(entry)
         self._orders.forget(entry.key)
         self.notes.forget(entry.key)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from outrider.rms.base import JobState
 from outrider.service.desk.batch.job_effects import TicketFields, hold_effect, release_effect
-from outrider.service.desk.jobs.job import JobEntry, Stage
+from outrider.service.desk.jobs.job import WAITING, JobEntry, JobQueues, Stage
 from outrider.service.desk.jobs.notes import JobNotes, note_of, start_of
-from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.orders import JobOrders
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.nodes.owners import key_of

@@ -12,9 +12,8 @@ from outrider.metadata.notation.job_options import JobOption
 from outrider.rms.base import RmsJob
 from outrider.service.desk.batch.job_effects import resize_effect
 from outrider.service.desk.jobs.image_lookup import JobImage
-from outrider.service.desk.jobs.job import JobEntry, Stage
+from outrider.service.desk.jobs.job import WAITING, JobEntry, JobQueues, Stage
 from outrider.service.desk.jobs.options.choice import Expected, OptionState, best, has_size, is_changed
-from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.orders import JobOrders
 from outrider.service.desk.jobs.placement import JobPlacer
 from outrider.service.desk.state.site import Site

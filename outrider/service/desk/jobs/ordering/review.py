@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from outrider.service.desk.jobs.job import JobEntry, Stage
+from outrider.service.desk.jobs.copies import JobCopies
+from outrider.service.desk.jobs.job import WAITING, JobEntry, JobQueues, Stage
 from outrider.service.desk.jobs.options.sizes import JobSizes
-from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.ordering.schedule import JobTurns
 from outrider.service.desk.jobs.ordering.worth import in_order
 from outrider.service.desk.jobs.placement import JobPlacer
@@ -29,11 +29,18 @@ class JobReview:
     """One review after the other."""
 
     def __init__(
-        self, site: Site, jobs: JobQueues, placer: JobPlacer, schedule: JobTurns, sizes: JobSizes
+        self,
+        site: Site,
+        jobs: JobQueues,
+        placer: JobPlacer,
+        copies: JobCopies,
+        schedule: JobTurns,
+        sizes: JobSizes,
     ) -> None:
         self._site = site
         self._jobs = jobs
         self._placer = placer
+        self._copies = copies
         self._schedule = schedule
         self._sizes = sizes
         self._left: deque[str] = deque()
@@ -69,7 +76,7 @@ class JobReview:
             return False
         for node in self._placer.renew(entry):
             self._placer.drop(entry, node)
-        self._jobs.mend(entry)
+        self._copies.mend(entry)
         if entry.job.state not in WAITING or entry.is_scheduled:
             # It is where it was led to; or is thought about with all others, at once.
             return False
