@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from outrider.core.model import Image
 from outrider.metadata.joblines import JobLines
-from outrider.service.ports import DropLookup, FoundImage, NotYet, Readers, ResolveImage
+from outrider.service.ports import DropLookup, FoundImage, NotYet, ResolveImage
 from outrider.service.turns import Turns
 
 MOST_AT_ONCE = 64
@@ -22,21 +21,6 @@ UNMADE_S = 5
 LOST_S = 1_500
 """After so long without an answer it is asked again: a large file is read from end to end."""
 MOST_KEPT = 10_000
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobImage:
-    """A job's image as found."""
-
-    uri: str
-    digest: str
-    size_bytes: int
-    format: str
-    readers: Readers | None
-
-    @property
-    def image(self) -> Image:
-        return Image(uri=self.uri, size_bytes=self.size_bytes, digest=self.digest)
 
 
 def questions(lines: JobLines, uid: int) -> dict[str, ResolveImage]:
@@ -58,20 +42,19 @@ def further_of(number: int) -> str:
     return f"+{number}"
 
 
-def image_of(name: str, uri: str, found: FoundImage, lines: JobLines, uid: int) -> JobImage:
-    """One of a job's images, under the name that `questions` gave it."""
-    return JobImage(
+def image_of(name: str, uri: str, found: FoundImage, lines: JobLines) -> FoundImage:
+    """One of a job's images, under the name that `questions` gave it: with its address, as one file."""
+    return FoundImage(
         uri=found.uri or uri,
         digest=found.digest,
         size_bytes=found.size_bytes,
         format=(lines.format if not name else "") or found.format,
-        readers=Readers(uids=(uid,)) if lines.is_private else None,
     )
 
 
-def further_images(lines: JobLines, images: Mapping[str, JobImage | str]) -> tuple[JobImage, ...] | str:
+def further_images(lines: JobLines, images: Mapping[str, FoundImage | str]) -> tuple[FoundImage, ...] | str:
     """The images that a job needs beside its own, in their order; in words why one cannot be had."""
-    found: list[JobImage] = []
+    found: list[FoundImage] = []
     for number, each in enumerate(lines.further, 1):
         image = images[further_of(number)]
         if isinstance(image, str):

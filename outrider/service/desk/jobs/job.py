@@ -9,13 +9,13 @@ from enum import Enum
 from outrider.core.images.pools import Life
 from outrider.metadata.joblines import JobLines
 from outrider.rms.base import JobState, RmsJob
-from outrider.service.desk.jobs.image_lookup import JobImage
 from outrider.service.desk.jobs.options.choice import OptionState
 from outrider.service.desk.nodes.owners import key_of, owner_of
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.user_turns import Rota
 from outrider.service.meter import Log
+from outrider.service.ports import FoundImage, Readers
 
 WAITING = (JobState.HELD, JobState.PENDING)
 
@@ -44,7 +44,7 @@ class JobEntry:
     """Since when it waits for its image."""
     stage: Stage = Stage.RESOLVING
     lines: JobLines | None = None
-    image: JobImage | None = None
+    image: FoundImage | None = None
     copies: dict[int, Life] = field(default_factory=dict)
     via: dict[int, int] = field(default_factory=dict)
     """By node, the transfer that was to bring its copy there."""
@@ -138,6 +138,12 @@ class JobEntry:
             for each in self.parts
             for life in (each.copies.get(node),)
         )
+
+    @property
+    def readers(self) -> Readers | None:
+        """Who may use its images; None: everybody."""
+        is_private = self.lines is not None and self.lines.is_private
+        return Readers(uids=(self.job.uid,)) if is_private else None
 
     @property
     def has_image(self) -> bool:

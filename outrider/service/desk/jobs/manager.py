@@ -23,7 +23,6 @@ from outrider.service.desk.jobs.image_lookup import (
     UNMADE_S,
     Found,
     ImageLookups,
-    JobImage,
     further_images,
     image_of,
     questions,
@@ -52,7 +51,7 @@ from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.images.slowness import host_of
 from outrider.service.meter import Log, Meter
-from outrider.service.ports import DropLookup, ResolveImage, TellUser
+from outrider.service.ports import DropLookup, FoundImage, ResolveImage, TellUser
 from outrider.store.records import Effect
 
 READ_AT_ONCE = 50
@@ -411,18 +410,18 @@ class JobManager:
                 self._await_conversion(entry, found)
                 return
             images[name] = (
-                found.words if found.image is None else image_of(name, question.uri, found.image, lines, uid)
+                found.words if found.image is None else image_of(name, question.uri, found.image, lines)
             )
         if is_known:
             entry.options.images = {}
             self._found(entry, images)
             self._jobs.touch(entry)
 
-    def _found(self, entry: JobEntry, images: dict[str, JobImage | str]) -> None:
+    def _found(self, entry: JobEntry, images: dict[str, FoundImage | str]) -> None:
         """It is known what its images are. Without its own it waits; options without theirs are left out."""
         assert entry.lines is not None
         lines, image = entry.lines, images[""]
-        if isinstance(image, JobImage) and lines.size_bytes not in (None, image.size_bytes):
+        if isinstance(image, FoundImage) and lines.size_bytes not in (None, image.size_bytes):
             image = f"{lines.image} has {image.size_bytes} bytes, not {lines.size_bytes}: correct the size"
         further = further_images(lines, images)
         if isinstance(image, str) or isinstance(further, str):
@@ -431,7 +430,7 @@ class JobManager:
         entry.options.images = images
         entry.image, entry.words = image, ""
         entry.further = tuple(
-            JobEntry(job=entry.job, since_s=entry.since_s, number=number, image=each)
+            JobEntry(job=entry.job, since_s=entry.since_s, lines=lines, number=number, image=each)
             for number, each in enumerate(further, 1)
         )
         if lines.options:

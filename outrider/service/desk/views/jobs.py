@@ -201,7 +201,7 @@ def _image(entry: JobEntry, *, is_shown: bool) -> ImageView | None:
     found = entry.image
     if found is None:
         return None
-    is_private = found.readers is not None
+    is_private = entry.readers is not None
     return ImageView(
         uri=found.uri if is_shown or not is_private else None,
         digest=found.digest if is_shown or not is_private else None,
