@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -184,6 +185,15 @@ class JobQueues:
     @property
     def is_busy(self) -> bool:
         return bool(self.to_read or self.to_choose or self.touched)
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs have come how far."""
+        found = Counter(entry.stage for entry in self.entries.values())
+        return {stage.value: found[stage] for stage in Stage}
+
+    def overdue(self) -> int:
+        """How many have been told that they wait for longer than they should."""
+        return sum(entry.is_overdue for entry in self.entries.values())
 
     def take(self, queue: Rota, most: int) -> list[JobEntry]:
         """The next of a queue, as far as they are still led."""
