@@ -373,6 +373,8 @@ class FoundImage:
     made_s: int | None = None
     """When it is expected to be made, if it is only being converted: its size is expected, too, and it has
     no digest. It may be planned, and not promised."""
+    unmade: str = ""
+    """Then: in words how far that is, for whoever has asked."""
     usable_until_s: int | None = None
     """When its address or the key to it expires: it has to be on its nodes by then."""
 
