@@ -15,8 +15,14 @@ from outrider.core.model import Image
 from outrider.core.nodes.forecast import BusyForecast
 from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import parse_job_lines
-from outrider.rms.base import JobState, RmsJob, Sight
-from outrider.service.desk.batch.job_effects import RESIZE, is_of_machine, is_of_yielding, release_effect
+from outrider.rms.base import JobState, JobUse, RmsJob, Sight
+from outrider.service.desk.batch.job_effects import (
+    RESIZE,
+    is_of_holder,
+    is_of_machine,
+    is_of_yielding,
+    release_effect,
+)
 from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.copies import JobCopies
 from outrider.service.desk.jobs.image_lookup import (
@@ -29,6 +35,7 @@ from outrider.service.desk.jobs.image_lookup import (
     questions,
 )
 from outrider.service.desk.jobs.in_reservation import JobsInReservations
+from outrider.service.desk.jobs.interruption.holder_use import HolderUse
 from outrider.service.desk.jobs.interruption.machine_moves import leave_drained
 from outrider.service.desk.jobs.interruption.pieces import cut_jobs
 from outrider.service.desk.jobs.interruption.yielding import JobYielding
@@ -93,6 +100,7 @@ class JobManager:
         self._orders = orders
         self._preemptible = preemptible
         self._bound = JobsInReservations(site, orders, log)
+        self._holders = HolderUse(site)
         self._placer = JobPlacer(site, best_effort, log)
         self._jobs = JobQueues(site, agenda, self._placer, log)
         self.images = ImageLookups()
@@ -142,6 +150,7 @@ class JobManager:
                 self._orders.order(release_effect(job.key, (), None, self._site.now_s))
         self.yielding.seen(cut_jobs(self._site, sight, self._preemptible))
         leave_drained(self._site, self.entries, sight)
+        self._holders.seen(sight)
         self._review.begin()
 
     def heard(self, news: list[News]) -> None:
@@ -174,8 +183,11 @@ class JobManager:
         if result is not None and entry is not None:
             self._jobs.touch(entry)
 
-    def carried(self, effect: Effect, job: str) -> None:
-        """The batch system has done what it was asked for a job."""
+    def carried(self, effect: Effect, job: str, use: JobUse | None = None) -> None:
+        """The batch system has done what it was asked for a job, or has told what it had."""
+        if use is not None:
+            self._holders.told(effect, use)
+            return
         if is_of_yielding(effect.subject):
             self.yielding.carried(effect)
             return
@@ -192,7 +204,7 @@ class JobManager:
         if is_of_yielding(effect.subject):
             self.yielding.refused(effect, words)
             return
-        if is_of_machine(effect.subject):
+        if is_of_machine(effect.subject) or is_of_holder(effect.subject):
             uid = self.entries[job].job.uid if job in self.entries else 0
             self._site.note("machine", f"job {job}", "refused", words, uid=uid)
             return

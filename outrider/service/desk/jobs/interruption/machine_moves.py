@@ -80,6 +80,7 @@ def _live(site: Site, entry: JobEntry, node: str, rate: int, *, is_planned: bool
     own = JobLines(image=lines.image, digest=image.digest, format=lines.format, is_private=lines.is_private)
     return {
         "node": node, "metadata": write_job_lines(own), "rate_bytes_per_s": rate, "goes_first": is_planned,
+        "account": site.holder_account,
     }  # fmt: skip
 
 
