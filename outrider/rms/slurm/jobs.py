@@ -138,7 +138,7 @@ def _gathered(jobs: Iterable[SlurmJob]) -> Iterator[SlurmJob]:
 
 def in_holders(jobs: tuple[SlurmJob, ...]) -> tuple[SlurmJob, ...]:
     """A job whose machine runs in a holder job is shown as running where that does, with what it has; the
-    holder is there for its image alone. Which jobs are holders their jobs' records say: no user writes these."""
+    holder is there for its image alone. Which jobs are holders is in their jobs' records."""
     named = {
         key: job
         for job in jobs

@@ -64,8 +64,8 @@ class ReportLine:
     """One payer's sums. Amounts are thousandths of the site's unit of money.
 
     `charged` is for reservations that are over, `booked` what those cost that are not. Lost is what refused
-    requests would have cost: to refusals of the site, or to their price. `machines` are the holder jobs that are
-    over, with what these had.
+    requests would have cost: to refusals of the site, or to their price. `machines` are holder jobs that
+    are over, with what these had.
     """
 
     payer: str

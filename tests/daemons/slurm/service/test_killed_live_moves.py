@@ -28,7 +28,7 @@ SERVICE, DAEMON_HERE, DAEMON_THERE = "service", "source's daemon", "target's dae
 KEEPER, HOLDER, QEMU_HERE, QEMU_THERE = "keeper", "holder", "source's QEMU", "target's QEMU"
 VICTIMS = (SERVICE, DAEMON_HERE, DAEMON_THERE, KEEPER, HOLDER, QEMU_HERE, QEMU_THERE)
 STEPS = ("asked", "waits", "ready", "both", "has")
-"""How far a move is when somebody is killed: a holder job waits, is ready, both QEMUs are there, it has it."""
+"""How far a move is when somebody is killed: its holder waits, is ready, both QEMUs are there, it has it."""
 STEP_S, MOST_LATE_S = 60.0, 2.0
 HOLDER_PROGRAM = b"/usr/lib/outrider/machine\0hold\0"
 
