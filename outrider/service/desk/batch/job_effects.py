@@ -91,8 +91,8 @@ def is_of_yielding(subject: str) -> bool:
 
 
 def is_of_machine(subject: str) -> bool:
-    """Whether it is about a machine that somebody wants suspended, or to go on."""
-    return subject.startswith(_MACHINE)
+    """Whether it is about a machine that somebody wants suspended, or to go on, or about its holder."""
+    return subject.startswith((_MACHINE, _HOLDER))
 
 
 def job_of(effect: Effect) -> str | None:
@@ -101,11 +101,6 @@ def job_of(effect: Effect) -> str | None:
         if effect.subject.startswith(prefix):
             return effect.subject.removeprefix(prefix)
     return None
-
-
-def is_of_holder(subject: str) -> bool:
-    """Whether it asks what a holder job had."""
-    return subject.startswith(_HOLDER)
 
 
 def is_of_job(subject: str) -> bool:

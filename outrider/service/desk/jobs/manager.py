@@ -16,13 +16,7 @@ from outrider.core.nodes.forecast import BusyForecast
 from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, JobUse, RmsJob, Sight
-from outrider.service.desk.batch.job_effects import (
-    RESIZE,
-    is_of_holder,
-    is_of_machine,
-    is_of_yielding,
-    release_effect,
-)
+from outrider.service.desk.batch.job_effects import RESIZE, is_of_machine, is_of_yielding, release_effect
 from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.copies import JobCopies
 from outrider.service.desk.jobs.image_lookup import (
@@ -205,7 +199,7 @@ class JobManager:
         if is_of_yielding(effect.subject):
             self.yielding.refused(effect, words)
             return
-        if is_of_machine(effect.subject) or is_of_holder(effect.subject):
+        if is_of_machine(effect.subject):
             uid = self.entries[job].job.uid if job in self.entries else 0
             self._site.note("machine", f"job {job}", "refused", words, uid=uid)
             return
