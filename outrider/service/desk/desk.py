@@ -176,7 +176,7 @@ class Desk:
         return tuple(filter(None, (self._store_trouble, self._doubt, self._batch.trouble(self._now_s))))
 
     def _asked(self, asked: Asked, programs: list[AskProgram]) -> None:
-        if self._searches.join(asked):
+        if self._searches.is_busy and self._searches.join(asked):
             return
         if isinstance(asked.request, DecideSwitch) and self._dispatch is not None:
             self._replies += self._dispatch.switch(asked, self._store_trouble)

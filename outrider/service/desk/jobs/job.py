@@ -139,5 +139,10 @@ class JobEntry:
         return self.job.metadata is not None
 
     @property
+    def may_have_options(self) -> bool:
+        """Whether its user names several sizes of it, or may, since what he says has not been read."""
+        return self.lines is None or bool(self.lines.options)
+
+    @property
     def is_enough(self) -> bool:
         return len(self.ready) >= self.job.nodes_wanted

@@ -99,6 +99,7 @@ class JobManager:
         self.notes = JobNotes(site.settings.note_every_s)
         self.yielding = JobYielding(site, preemptible, self._jobs, repair, troubles, is_carrying, log, meter)
         self.turns = JobTurns(site, agenda, self._jobs, self._placer, log)
+        self._has_turns = site.settings.schedule is not None
         self._sizes = JobSizes(site, self._jobs, self._placer, orders, log)
         self._review = JobReview(site, self._jobs, self._placer, self.turns, self._sizes)
         self._settling = JobRelease(site, self._jobs, best_effort, orders, self.notes, log, meter)
@@ -278,22 +279,25 @@ class JobManager:
         entry = self.entries.get(job.key)
         if entry is not None and entry.job is job and not entry.bound:
             entry.looks += 1
-            self._change_mode(entry, job)
-            self.turns.see(entry)
+            if self._has_turns:
+                self._change_mode(entry, job)
+                self.turns.see(entry)
             return
         if entry is not None and entry.job.metadata != job.metadata:
             self._forget(entry)
             entry = None
+        is_new = entry is None
         if entry is None:
             entry = self.entries[job.key] = JobEntry(job=job, since_s=min(job.submitted_s, self._site.now_s))
-            entry.is_scheduled = self.turns.wants(job)
             entry.options.is_taken_up = is_first
             if is_first and job.state is JobState.PENDING:
                 entry.grace_s = self._site.now_s + GRACE_S
                 self._earlier.keep_for_job(entry.key, entry.grace_s)
                 self._jobs.retry(entry, GRACE_S)
-        self._change_mode(entry, job)
-        self._sizes.seen(entry, job)
+        if self._has_turns:
+            self._change_mode(entry, job)
+        if not is_new and entry.may_have_options:
+            self._sizes.seen(entry, job)
         entry.job = job
         entry.is_array = entry.is_array or job.tasks > 1
         entry.looks += 1
@@ -317,8 +321,9 @@ class JobManager:
             self._jobs.to_read.add(entry.key, entry.job.uid)
         if job.state is not JobState.HELD or job.is_held_by_us:
             entry.is_left_to_others = False
-        self.turns.see(entry)
-        self.turns.put_again(entry)
+        if self._has_turns:
+            self.turns.see(entry)
+            self.turns.put_again(entry)
 
     def _change_mode(self, entry: JobEntry, job: RmsJob) -> None:
         """A job came to another queue, or all were handed back or taken over."""
@@ -373,7 +378,8 @@ class JobManager:
             return
         try:
             lines = parse_job_lines(entry.job.metadata or "")
-            words = refusal_of(self._site.settings, lines, entry.job)
+            is_plain = not (lines.is_machine or lines.is_preemptible)
+            words = "" if is_plain else refusal_of(self._site.settings, lines, entry.job)
         except TextError as error:
             words = str(error)
         if words:
@@ -429,9 +435,10 @@ class JobManager:
             JobEntry(job=entry.job, since_s=entry.since_s, number=number, image=each)
             for number, each in enumerate(further, 1)
         )
-        self._sizes.found(entry)
-        if entry.is_scheduled:
-            self._sizes.in_turn(entry)
+        if lines.options:
+            self._sizes.found(entry)
+            if entry.is_scheduled:
+                self._sizes.in_turn(entry)
         self._jobs.wait_for_nodes(entry)
 
     def _await_conversion(self, entry: JobEntry, found: Found) -> None:
@@ -471,7 +478,7 @@ class JobManager:
             entry.looks = 0
             entry.words = f"it is to run in reservation {entry.bound}"
             return True
-        if self._sizes.decide(entry):
+        if entry.may_have_options and self._sizes.decide(entry):
             return False
         if self._placer.choose(entry):
             names = ", ".join(self.names(set(entry.copies))[:8])

@@ -77,7 +77,7 @@ class JobReview:
             return False
         now_s = self._site.now_s
         may_improve = may_improve and now_s >= entry.improve_s
-        if may_improve and self._sizes.decide(entry):
+        if may_improve and entry.may_have_options and self._sizes.decide(entry):
             return True
         is_tried = self._placer.stand(entry, may_improve=may_improve)
         if is_tried:
