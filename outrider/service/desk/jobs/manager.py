@@ -241,8 +241,9 @@ class JobManager:
         if self._review.is_under_way:
             self._review.go_on()
         if not self._review.is_under_way:
-            self.turns.walk()
-            self._choose_some()
+            self.turns.go_on()
+            if not self.turns.is_under_way:
+                self._choose_some()
         self._best_effort.run()
         self._settling.run()
 

@@ -50,9 +50,11 @@ class JobReview:
     def go_on(self) -> None:
         """Review the next few."""
         if not self._left and self._is_wanted:
-            self._is_wanted = False
             self._placer.begin()
-            self._schedule.walk()
+            self._schedule.go_on()
+            if self._schedule.is_under_way:
+                return
+            self._is_wanted = False
             self._left.extend(in_order(self._jobs.entries, self._site.now_s))
         improved = 0
         for _ in range(min(REVIEWED_AT_ONCE, len(self._left))):
