@@ -92,7 +92,12 @@ def test_machine_goes_alive_with_the_bytes_that_it_began_with_also_by_a_later_se
 ) -> None:
     seen, asked = TwinJob.seen, list[Landing]()
     monkeypatch.setattr(TwinJob, "seen", lambda job: replace(seen(job), elsewhere=NODES))
-    monkeypatch.setattr(Twin, "land", lambda twin, wanted: asked.append(wanted) or False)
+
+    def land(twin: Twin, wanted: Landing) -> bool:
+        asked.append(wanted)
+        return False
+
+    monkeypatch.setattr(Twin, "land", land)
     for site in site_of(tmp_path, replace(SETTINGS, moves_live=True)):
         key = running(site, MACHINE + more, memory_mib=MEMORY_MIB)
         if has_restarted:
