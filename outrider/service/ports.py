@@ -22,7 +22,7 @@ from outrider.core.switch.rules import PlacementRules
 from outrider.metadata.decision import Allowed, PolicyRefusal, Requester
 from outrider.metadata.notation.events import EventSpec
 from outrider.metadata.policies import ExternalSection
-from outrider.rms.base import Sight
+from outrider.rms.base import JobUse, Sight
 from outrider.store.records import Effect
 
 
@@ -258,7 +258,7 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Carry:
-    """Carry out an effect on the batch system: None, or an RmsError."""
+    """Carry out an effect on the batch system: None, what a holder job had, or an RmsError."""
 
     effect: Effect
 
@@ -393,6 +393,7 @@ Result = (
     | FoundImage
     | Switch
     | NoSwitch
+    | JobUse
     | Exception
     | None
 )

@@ -18,6 +18,7 @@ from outrider.core.model import Resources
 from outrider.rms.base import (
     NOTHING,
     JobState,
+    JobUse,
     Landing,
     NodeState,
     Refused,
@@ -207,6 +208,9 @@ class EmbeddedSystem:
 
     def land(self, wanted: Landing) -> bool:
         return False
+
+    def use_of(self, job: str) -> JobUse:
+        raise Refused(f"job {job} is no holder job: there are none here")
 
     def cancel(self, job: str, reason: str) -> None:
         with self._call():

@@ -14,6 +14,7 @@ from outrider.core.model import Resources
 from outrider.rms.base import (
     NOTHING,
     JobState,
+    JobUse,
     Landing,
     Refused,
     RmsJob,
@@ -277,6 +278,9 @@ class Twin:
 
     def land(self, wanted: Landing) -> bool:
         return False
+
+    def use_of(self, job: str) -> JobUse:
+        raise Refused(f"job {job} is no holder job: there are none here")
 
     def cancel(self, job: str, reason: str) -> None:
         with self._call("cancel"):

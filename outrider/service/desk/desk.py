@@ -17,7 +17,7 @@ from outrider.collector import collector_paused
 from outrider.core.reservations.refusal import of_broken_program
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
-from outrider.rms.base import NodeState, Refused, RmsNode, Sight
+from outrider.rms.base import JobUse, NodeState, Refused, RmsNode, Sight
 from outrider.service.answers.nodes import Reconciled
 from outrider.service.answers.reply import Answer, Replied, Trouble
 from outrider.service.desk.batch.effect_queue import MOST_WAIT_S, EffectQueue
@@ -338,14 +338,14 @@ class Desk:
         if parts is None:
             return
         site, identity, now_s, job = parts.site, effect.identity, self._now_s, job_of(effect)
-        if result is None:
+        if result is None or isinstance(result, JobUse):
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
             if job is None:
                 parts.lifecycle.carried(effect)
                 if effect.kind == RESERVE:
                     parts.reconciler.reserved(effect.subject)
             else:
-                parts.jobs.carried(effect, job)
+                parts.jobs.carried(effect, job, result)
             return
         wait_s = self._batch.again_s(effect)
         words = str(result) or type(result).__name__

@@ -14,12 +14,13 @@ from contextlib import suppress
 from outrider.core.nodes.forecast import BusyForecast
 from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import parse_job_lines
-from outrider.rms.base import JobState, RmsJob, Sight
+from outrider.rms.base import JobState, JobUse, RmsJob, Sight
 from outrider.service.desk.batch.job_effects import RESIZE, is_of_machine, is_of_yielding, release_effect
 from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.copies import JobCopies
 from outrider.service.desk.jobs.image_lookup import JobLookups, further_images
 from outrider.service.desk.jobs.in_reservation import JobsInReservations
+from outrider.service.desk.jobs.interruption.holder_use import HolderUse
 from outrider.service.desk.jobs.interruption.machine_moves import leave_drained
 from outrider.service.desk.jobs.interruption.pieces import cut_jobs
 from outrider.service.desk.jobs.interruption.yielding import JobYielding
@@ -88,6 +89,7 @@ class JobManager:
         self._orders = orders
         self._preemptible = preemptible
         self._bound = JobsInReservations(site, orders, log)
+        self._holders = HolderUse(site)
         self._placer = JobPlacer(site, best_effort, log)
         self.queues = JobQueues(site, agenda, log)
         self.images = JobLookups(site, self.queues)
@@ -138,6 +140,7 @@ class JobManager:
                 self._orders.order(release_effect(job.key, (), None, self._site.now_s))
         self.yielding.seen(cut_jobs(self._site, sight, self._preemptible))
         leave_drained(self._site, self.entries, sight)
+        self._holders.seen(sight)
         self._is_review_wanted = True
 
     def heard(self, news: list[News]) -> None:
@@ -155,8 +158,11 @@ class JobManager:
         if result is not None and entry is not None:
             self.queues.touch(entry)
 
-    def carried(self, effect: Effect, job: str) -> None:
-        """The batch system has done what it was asked for a job."""
+    def carried(self, effect: Effect, job: str, use: JobUse | None = None) -> None:
+        """The batch system has done what it was asked for a job, or has told what it had."""
+        if use is not None:
+            self._holders.told(effect, use)
+            return
         if is_of_yielding(effect.subject):
             self.yielding.carried(effect)
             return
@@ -215,8 +221,9 @@ class JobManager:
         if self._is_reviewing:
             self._review_some()
         if not self._is_reviewing:
-            self.turns.walk()
-            self._choose_some()
+            self.turns.go_on()
+            if not self.turns.is_under_way:
+                self._choose_some()
         self._best_effort.run()
         self.release.run()
 
@@ -393,9 +400,11 @@ class JobManager:
         """Review the next few of all jobs, after each look. Where each will probably be is thought about
         anew, so a review that has begun ends before another begins, and nothing is chosen in between."""
         if not self._to_review:
-            self._is_review_wanted = False
             self._placer.begin()
-            self.turns.walk()
+            self.turns.go_on()
+            if self.turns.is_under_way:
+                return
+            self._is_review_wanted = False
             self._to_review.extend(in_order(self.entries, self._site.now_s))
         improved = 0
         for _ in range(min(REVIEWED_AT_ONCE, len(self._to_review))):
