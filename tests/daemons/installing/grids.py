@@ -39,7 +39,8 @@ def as_a_site_has_it(cluster: GridEngineCluster) -> None:
 
     for queue in (WORK, conf.PARTS_QUEUE, RESERVATIONS):
         qconf("-rattr", "queue", "subordinate_list", "NONE", queue)
-    qconf("-dq", f"{conf.PARTS_QUEUE},{RESERVATIONS}")
+    for queue in (conf.PARTS_QUEUE, RESERVATIONS):
+        qconf("-dq", queue)
     qconf("-rattr", "queue", "ckpt_list", conf.CHECKPOINT, WORK)
     qconf("-dckpt", conf.MACHINE_CHECKPOINT)
     complexes = [line for line in qconf("-sc").splitlines() if not line.startswith("outrider_")]
