@@ -10,6 +10,7 @@ from outrider.core.model import Resources
 from outrider.rms.base import (
     NOTHING,
     JobState,
+    JobUse,
     Landing,
     Refused,
     RmsJob,
@@ -343,6 +344,9 @@ class GridEngine:
 
     def land(self, wanted: Landing) -> bool:
         return False
+
+    def use_of(self, job: str) -> JobUse:
+        raise Refused(f"job {job} is no holder job: there are none here")
 
     def cancel(self, job: str, reason: str) -> None:
         try:

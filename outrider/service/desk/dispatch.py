@@ -118,7 +118,7 @@ class RequestDispatch:
         if isinstance(request, ShowJob):
             return self._parts.job_views.details(request, caller)
         if isinstance(request, AskStart):
-            return self._parts.job_views.start(request, caller)
+            return self._parts.jobs.release.may_start(request, caller)
         if isinstance(request, ShowSwitch):
             return self._parts.switches.show()
         if isinstance(request, Explain):

@@ -110,6 +110,7 @@ class ReservationAdmission:
         book.terms = replace(book.terms, node_order=None if leases is None else node_order(leases))
         section = None if leases is None else leases.preemption
         self._preemptible.order = None if section is None else preemption_order(section)
+        self._site.holder_account = policies.holder_account or ""
 
     def plan(self, wish: Wish, program: PolicyRefusal | None) -> Judged:
         """The answer that `reserve` would give now."""
