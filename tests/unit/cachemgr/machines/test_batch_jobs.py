@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from cachemgr.machines.batch.image import BaseImage, JobImages, base_image
 from cachemgr.machines.batch.main import make_private
 from cachemgr.machines.batch.options import understood
 from cachemgr.machines.batch.remains import continued
+from cachemgr.machines.batch.steps.holding import HeldNote
 from cachemgr.machines.batch.steps.marks import SavedMark
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.guest.archive import pack, unpack
@@ -316,3 +318,37 @@ def test_what_a_guest_has_not_changed_is_not_put_over_what_others_have_made_of_i
 
     assert (folder / "theirs").read_text() == "by another job\n"
     assert (folder / "changed").read_text() == "in the guest\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "token", "is_left"),
+    [
+        ("running", "t", False),
+        # It has not come, and says so by its token's digest alone.
+        ("arriving", hashlib.sha256(b"t").hexdigest(), False),
+        ("suspended", "t", True),
+        ("moved", "t", True),
+        # A later run of the job, on the same node before the holder's epilog.
+        ("running", "another", True),
+    ],
+)
+def test_epilog_of_a_holder_that_was_killed_ends_the_machine_that_came_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, token: str, *, is_left: bool
+) -> None:
+    site = real_site("n1", "/usr/bin/qemu")
+    monkeypatch.setattr(program, "_folder", lambda key: f"{tmp_path}/job-{key}")
+    held = tmp_path / "job-17"
+    held.mkdir(mode=0o700)
+    HeldNote(Machine(str(held), site), "18").write(hashlib.sha256(b"t").hexdigest())
+    write_record(RealDisk(), str(held), MachineRecord(
+        wish=MachineWish(
+            name="job-17", memory_bytes=64 * MIB, disks=(MachineDisk("root", path="/image"),),
+            job=MachineJob(script="#!/bin/sh\n"),
+        ),
+        state=state, place=f"n1:{held}", token=token, moving_to="n2:/m",
+        qemu=QemuFacts("7.2.0", "tcg", "there is no /dev/kvm", "Nehalem"),
+    ))  # fmt: skip
+
+    assert program.tidy("18", site) == 0
+    assert not (tmp_path / "job-18").exists()
+    assert held.exists() is is_left
