@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cachemgr.machines.keeper import MachineStatus
+    from cachemgr.machines.live.arriving import MachineOffer
     from cachemgr.machines.live.streams import SignedStream
     from cachemgr.machines.machine import Machine
-    from cachemgr.machines.wish import MachineWish
 
 WAIT_S = 3600.0
 MOST_CONNECTIONS = 16
@@ -45,9 +45,10 @@ class MachineLanding:
     """The machine's folder, and who may speak about it: whoever has the key, one at a time."""
 
     def __init__(
-        self, machine: Machine, key: bytes, paths: Callable[[MachineWish], Mapping[str, str]]
+        self, machine: Machine, key: bytes, paths: Callable[[MachineOffer], Mapping[str, str]]
     ) -> None:
-        """`paths` says where the files of a machine lie here that are not its own."""
+        """`paths` says, once it is known which machine comes, where the files lie here that are not its
+        own."""
         self._machine, self._key, self._paths = machine, key, paths
         self._places = threading.Semaphore(MOST_CONNECTIONS)
         self._speaks = threading.Lock()
@@ -140,7 +141,7 @@ class MachineLanding:
             self._bring(stream, wanted, is_new=verb == crossing.FILE)
         elif verb == crossing.RECEIVE:
             offer = read_offer(wanted.get("offer", {}))
-            receive(machine, offer, self._paths(offer.wish))
+            receive(machine, offer, self._paths(offer))
         elif verb == crossing.LOADED:
             wait_until_loaded(machine)
         elif verb == crossing.ARRIVE:
