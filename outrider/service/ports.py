@@ -15,7 +15,7 @@ from cachemgr.base.shares import Share
 from cachemgr.protocol import FURTHER as FURTHER
 from cachemgr.protocol import JOB_OWNER as JOB_OWNER
 from cachemgr.protocol import Readers as Readers
-from outrider.core.model import ImagePart, Workspace
+from outrider.core.model import Image, ImagePart, Workspace
 from outrider.core.switch.model import Situation
 from outrider.core.switch.planner import NoSwitch, Switch
 from outrider.core.switch.rules import PlacementRules
@@ -373,8 +373,15 @@ class FoundImage:
     made_s: int | None = None
     """When it is expected to be made, if it is only being converted: its size is expected, too, and it has
     no digest. It may be planned, and not promised."""
+    unmade: str = ""
+    """Then: in words how far that is, for whoever has asked."""
     usable_until_s: int | None = None
     """When its address or the key to it expires: it has to be on its nodes by then."""
+
+    @property
+    def image(self) -> Image:
+        """What the core is told of it, once it has an address of its own."""
+        return Image(uri=self.uri, size_bytes=self.size_bytes, digest=self.digest, parts=self.parts)
 
 
 Result = (

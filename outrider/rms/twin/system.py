@@ -268,6 +268,8 @@ class Twin:
     def _shown(self, job: TwinJob) -> RmsJob:
         """What a look shows of a job, with where its machine is and may be."""
         seen, world = job.seen(), self._world
+        if not world.rules.saves_machines:
+            seen = replace(seen, can_save=False)
         if not world.rules.moves_machines:
             return seen
         saved = () if job.state in OCCUPYING else job.saved_nodes

@@ -427,7 +427,7 @@ class Desk:
         calls: list[Call] = [*self._batch.calls(self._now_s, None if parts is None else parts.watch)]
         if parts is not None:
             calls += self._orders.calls(self._now_s)
-            calls += parts.jobs.lookups()
+            calls += parts.jobs.images.calls()
             calls += parts.jobs.notes.calls(self._now_s)
             calls += parts.opening.sources.calls()
             calls += parts.switches.calls()
