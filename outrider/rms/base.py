@@ -198,6 +198,8 @@ class Submission:
     metadata: str | None = None
     reservation: str | None = None
     tag: str = ""
+    account: str = ""
+    """Which it is charged to; empty: the one that the batch system charges without being told."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -42,13 +42,14 @@ def test_job_without_metadata_has_none(scene: Scene) -> None:
 def test_submitted_job_is_seen_as_it_was_submitted(scene: Scene) -> None:
     bob = scene.harness.people[1]
     asked_s = scene.harness.now_s()
-    job = scene.job(scene.system.submit(scene.submission(nodes_wanted=3, limit_s=1800, person=1)))
+    asked = replace(scene.submission(nodes_wanted=3, limit_s=1800, person=1), account="astro")
+    job = scene.job(scene.system.submit(asked))
 
     assert job is not None
     assert (job.user, job.uid, job.nodes_wanted, job.limit_s) == (bob.user, bob.uid, 3, 1800)
     assert job.resources == scene.harness.whole_node
     assert asked_s <= job.submitted_s <= scene.harness.now_s()
-    assert (job.reservation, job.is_held_by_us) == (None, False)
+    assert (job.reservation, job.is_held_by_us, job.account) == (None, False, "astro")
 
 
 def test_each_submission_is_a_job_of_its_own(scene: Scene) -> None:

@@ -151,6 +151,7 @@ def _plain_job(job: TwinJob) -> Plain:
             "metadata": submission.metadata,
             "reservation": submission.reservation,
             "tag": submission.tag,
+            "account": submission.account,
         },
     }
 

@@ -36,6 +36,8 @@ def arguments(
         wanted[settings.reservation_complex] = "TRUE"
     if wanted:
         argv += ["-l", requests(wanted)]
+    if submission.account:
+        argv += ["-A", submission.account]
     if settings.checkpoint:
         argv += ["-ckpt", settings.checkpoint]
     if submission.metadata is not None:

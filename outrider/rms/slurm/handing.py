@@ -93,6 +93,8 @@ def arguments(submission: Submission, record: JobRecord | None, now_s: int, home
         if submission.limit_s < 1:
             raise Refused(f"a limit of {submission.limit_s} s is too short: ask for 1 or more")
         found.append(f"--time={-(-submission.limit_s // 60)}")
+    if submission.account:
+        found.append(f"--account={submission.account}")
     if submission.reservation is not None:
         found.append(f"--reservation={submission.reservation}")
     if record is not None:

@@ -131,7 +131,7 @@ class SlurmHolders(SlurmSystem):
 
     def _submitted(self, known: SlurmJob, places: list[str], wanted: Landing, left_s: int | None) -> str:
         """A holder job is handed over as any job with an image: it waits until that is on its node."""
-        account, charged = self._account_of(known.user, known.uid), wanted.account or known.account
+        account = self._account_of(known.user, known.uid)
         submission = Submission(
             user=known.user,
             uid=known.uid,
@@ -140,6 +140,7 @@ class SlurmHolders(SlurmSystem):
             resources=Resources(known.resources.amounts),
             limit_s=left_s,
             metadata=wanted.metadata,
+            account=wanted.account or known.account,
         )
         record = record_for(submission)
         argv = [
@@ -149,7 +150,6 @@ class SlurmHolders(SlurmSystem):
             f"--job-name={HOLDER_NAME.format(WAITS, known.key)}",
             f"--nodelist={wanted.node}",
             *([f"--partition={known.partitions[0]}"] if known.partitions else []),
-            *([f"--account={charged}"] if charged else []),
             *places,
         ]
         printed = self._commands.ask_as(account, *argv, text=script_of(submission))

@@ -107,6 +107,7 @@ class TwinJob:
             is_held_by_us=Holder.OURS in self.holders and self.state not in OCCUPYING,
             has_failed=Holder.SYSTEM in self.holders,
             tag=submission.tag,
+            account=submission.account,
             eligible=self.eligible,
             can_requeue=True,
             can_be_signalled=True,

@@ -118,4 +118,5 @@ def _submission(caller: Caller, submission: Submit) -> Submission:
         metadata=submission.metadata,
         reservation=submission.reservation,
         tag=tag_of(caller.uid, submission.key) if submission.key else "",
+        account=submission.account,
     )

@@ -76,6 +76,15 @@ def refusal(of: Courier, rms: BatchSystem) -> str:
     return caught.value.trouble.code
 
 
+def test_job_is_charged_to_the_account_that_was_named(sandbox: Sandbox) -> None:
+    wanted = Submit(argv=("/bin/true",), nodes=1, duration_s=600, account="astro")
+    loop = cast(Loop[Any], Asking(sandbox))
+
+    Courier(loop, text_log(io.StringIO()), ALICE, wanted).hand_over(sandbox.rms)
+
+    assert [job.account for job in sandbox.rms.look().jobs] == ["astro"]
+
+
 def test_what_was_begun_is_known_to_have_been_begun_by_the_next_service(sandbox: Sandbox) -> None:
     first = sandbox.ask(BEGIN)
     sandbox.restart()
