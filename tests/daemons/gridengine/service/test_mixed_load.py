@@ -16,12 +16,22 @@ from tests.daemons import mixed_load
 from tests.daemons.gridengine.service.conftest import JOBS, LINK_BYTES_PER_S, NODES, RATE_BITS_PER_S, TIMINGS
 from tests.daemons.gridengine.service.jobs import advances
 from tests.daemons.gridengine.service.test_jobs_in_turn import queues
-from tests.daemons.mixed_load import JobWish, Promise, Record, drawn, faults, pace_of, play, stretched
+from tests.daemons.mixed_load import (
+    JobWish,
+    Promise,
+    Record,
+    TooLate,
+    drawn,
+    faults,
+    pace_of,
+    play,
+    stretched,
+)
 
 SCHEDULE = {"queues": ["all.q"], "backfilling": "easy"}
 KINDS = ("fixed", "open", "recurring", "deadline", "preemptible", "immediate")
 LIMIT_S, INSIDE_S, LASTS_S = 40, 8, (20, 25)
-TRIES = 5
+TRIES, TOO_LATE = 5, "exceeds the end time of the advance reservation"
 # Of accounting(5).
 JOB_NUMBER, FAILED, EXIT_STATUS = 5, 11, 12
 
@@ -70,7 +80,9 @@ class GridEngineLoad:
             number = advances(self.site)[promise.name]
             try:
                 return self._submit(script, "-ar", number, *asked, user=promise.user)
-            except CommandFailed:
+            except CommandFailed as error:
+                if TOO_LATE in str(error):
+                    raise TooLate from error
                 if not tries_left:
                     raise
         raise AssertionError("no try is left")
