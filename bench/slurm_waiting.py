@@ -178,7 +178,8 @@ def waits(
     predicted = {int(done.workspace): (done.start_s - done.submit_s) / TICKS for done in outcome.done}
     live = {number: seen.begun[number][-1] - at_s for number, at_s in handed_s.items()}
     room = [wait_s for wait_s in live.values() if wait_s < ROOM_S]
-    print(f"{len(room)} jobs that found room waited {mean(room):.2f} s, the probes {latency.start_s:.2f} s")
+    waited_s = mean(room) if room else 0.0
+    print(f"{len(room)} jobs that found room waited {waited_s:.2f} s, the probes {latency.start_s:.2f} s")
     lasted_s = {number: seen.ended[number][-1] - seen.begun[number][-1] for number in live}
     between = gaps_s(handed_s, live, lasted_s), gaps_s(handed_s, predicted, lasted_s)
     print(f"from an end to the next start {between[0]:.2f} s live, {between[1]:.2f} s in the simulation")
