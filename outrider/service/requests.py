@@ -58,13 +58,6 @@ class Reserve:
     key: str = ""
     request_hash: str = ""
 
-    @property
-    def unmade(self) -> tuple[str, ...]:
-        """How far each of its images is that is only being made: with one, it can be planned, and not be
-        accepted."""
-        images = (self.image, *self.role_images, *self.option_images)
-        return tuple(dict.fromkeys(each.unmade for each in images if each is not None and each.unmade))
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accept:

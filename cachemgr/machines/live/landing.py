@@ -55,17 +55,24 @@ class MachineLanding:
         self._has_arrived = threading.Event()
         self._heard_s = machine.site.clock.monotonic_s()
 
-    def wait(self, listener: socket.socket, wait_s: float = WAIT_S) -> MachineStatus:
-        """Until the machine runs here. Raises SourceFailed if nobody brings it for so long; what has come
-        until then stays, since it may be the machine itself already."""
+    def wait(
+        self,
+        listener: socket.socket,
+        wait_s: float = WAIT_S,
+        is_gone: Callable[[], bool] = lambda: False,
+    ) -> MachineStatus:
+        """Until the machine runs here. Raises SourceFailed if nobody brings it for so long, or if it is gone
+        before; what has come until then stays, since it may be the machine itself already."""
         check_user()
         self._machine.make_folder()
         clock = self._machine.site.clock
         listener.settimeout(LOOK_S)
         while not self._has_arrived.is_set():
-            if not self._speaks.locked() and clock.monotonic_s() > self._heard_s + wait_s:
+            is_late = clock.monotonic_s() > self._heard_s + wait_s
+            if not self._speaks.locked() and (is_late or is_gone()):
                 raise SourceFailed(
-                    f"nobody has brought a machine to {self._machine.folder} for {wait_s:.0f} s"
+                    f"nobody has brought a machine to {self._machine.folder}"
+                    + (f" for {wait_s:.0f} s" if is_late else ", and its job is over")
                 )
             with suppress(socket.timeout):
                 connection, _ = listener.accept()

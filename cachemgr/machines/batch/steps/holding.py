@@ -70,7 +70,8 @@ def hold(machine: Machine, own: BatchJob, mark: SavedMark, images: JobImages, ra
         try:
             if not _called(own, READY, machine):
                 raise CacheError("Slurm does not take a holder job's name: the machine stays where it is")
-            landing.wait(listener, COMES_WITHIN_S)
+            job = JobWatch(own, machine, LOOK_S / 5)
+            landing.wait(listener, COMES_WITHIN_S, job.is_gone)
         finally:
             mark.remove_door()
     # Until Slurm has heard it the service takes the machine for being on its way.
@@ -83,7 +84,7 @@ def hold(machine: Machine, own: BatchJob, mark: SavedMark, images: JobImages, ra
 
 def _keep(machine: Machine, wish: MachineWish, own: BatchJob, mark: SavedMark, given: Keeping) -> int:
     """As its job's own script does it. A machine that has ended is not begun again here."""
-    others = HeldMachine(mark, own, wish.name.rpartition("job-")[2])
+    others = HeldMachine(mark, JobWatch(own, machine, LOOK_S))
     status = run(machine, wish, grace_s=GRACE_S, caught=given.caught, others=others, is_appended=True)
     if status == SUSPENDED_STATUS:
         if not clear_after(machine, mark):
@@ -133,23 +134,32 @@ def tidy_held(holder: Machine) -> None:
     HeldNote(holder, number[len(FOLDER_PREFIX) :]).remove()
 
 
+class JobWatch:
+    """Whether the job whose machine it is is over, asked for every so many seconds."""
+
+    def __init__(self, own: BatchJob, machine: Machine, every_s: float) -> None:
+        self._own, self._clock, self._every_s = own, machine.site.clock, every_s
+        self._key = os.path.basename(machine.folder)[len(FOLDER_PREFIX) :]
+        self._next_s = 0.0
+
+    def is_gone(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        if now_s < self._next_s:
+            return False
+        known = self._own.others()
+        self._next_s = now_s + self._every_s
+        return known is not None and self._key not in known
+
+
 class HeldMachine(LeavingMachine):
     """A machine in a holder job: it goes with the job that it is of."""
 
-    def __init__(self, mark: SavedMark, own: BatchJob, key: str) -> None:
+    def __init__(self, mark: SavedMark, job: JobWatch) -> None:
         super().__init__(mark)
-        self._own, self._key = own, key
-        self._next_s = 0.0
+        self._job = job
 
     def look(self, machine: Machine) -> MachineStatus | None:
-        now_s = machine.site.clock.monotonic_s()
-        if now_s < self._next_s:
-            return None
-        known = self._own.others()
-        self._next_s = now_s + LOOK_S
-        if known is None or self._key in known:
-            return None
-        return machine.stop(GRACE_S)
+        return machine.stop(GRACE_S) if self._job.is_gone() else None
 
 
 def _make_room(machine: Machine) -> None:

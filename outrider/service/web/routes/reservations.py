@@ -63,11 +63,12 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
         decision = await asker.recalled(caller, key, hashed)
         if decision is None:
             request = await asker.wanted(caller, body)
-            request = replace(request, key=key, request_hash=hashed, is_plan=bool(request.unmade))
+            unmade = _unmade(request)
+            # It is accepted when its image is there, and may be refused before that.
+            request = replace(request, key=key, request_hash=hashed, is_plan=bool(unmade))
             decision = _noted(await asker.ask(caller, request, Decision), request)
-            if request.unmade and decision.result == "accepted":
-                # It is accepted when its image is there, and refused before that.
-                raise of_unmade("; ".join(request.unmade))
+            if unmade and decision.result == "accepted":
+                raise of_unmade("; ".join(unmade))
         if decision.result == "refused":
             return answered(decision)
         return answered(decision, 201, {"Location": f"/v1/reservations/{decision.name}"})
@@ -96,9 +97,15 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
         return answered(_noted(await asker.ask(caller, request, Decision), request))
 
 
+def _unmade(request: Reserve) -> tuple[str, ...]:
+    """How far each of its images is that is only being made."""
+    images = (request.image, *request.role_images, *request.option_images)
+    return tuple(dict.fromkeys(each.unmade for each in images if each is not None and each.unmade))
+
+
 def _noted(decision: Decision, request: Reserve) -> Decision:
     """With what its workspace asks for in vain, and what of the answer is only expected."""
-    expected = tuple(f"{words}; its size and times are what is expected" for words in request.unmade)
+    expected = tuple(f"{words}; its size and times are what is expected" for words in _unmade(request))
     return replace(decision, notes=(*request.workspace.unused_keys, *expected, *decision.notes))
 
 

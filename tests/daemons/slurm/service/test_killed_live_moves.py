@@ -15,7 +15,7 @@ import pytest
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
 from tests.daemons.slurm.service.conftest import JOBS
-from tests.daemons.slurm.service.in_machines import kept_on, with_kernels
+from tests.daemons.slurm.service.in_machines import kept_on, said, with_kernels
 from tests.daemons.slurm.service.jobs import ENDED, seen
 from tests.daemons.slurm.service.killings import CountingJob, Killings, keepers
 from tests.daemons.slurm.service.switched import cancel, kill, networks
@@ -57,10 +57,20 @@ def qemus(site: OutriderSite, job: str) -> dict[int, str]:
     return processes(site, lambda text: b"qemu-system" in text.partition(b"\0")[0] and folder in text)
 
 
-def holding(site: OutriderSite, job: str) -> list[int]:
-    """The processes of a job's holders."""
+def holding(site: OutriderSite, job: str, at: str) -> list[int]:
+    """The processes of a job's holder on a node: first the one that its batch system has begun."""
     own = HOLDER_PROGRAM + job.encode() + b"\0"
-    return sorted(processes(site, lambda text: own in text))
+    return sorted(pid for pid, node in processes(site, lambda text: own in text).items() if node == at)
+
+
+def below(pids: list[int]) -> list[int]:
+    """Those that another of them has begun."""
+    found = []
+    for pid in pids:
+        with suppress(OSError):
+            status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            found += [pid] if int(status[1]) in pids else []
+    return found
 
 
 class LiveMoves(Killings):
@@ -92,7 +102,8 @@ class LiveMoves(Killings):
         before = job.key
 
         def is_over() -> bool:
-            return seen(self.site, before).state in ENDED or self.told(job)[:1] not in ([], [job.boot])
+            boots = [line for line in said(self.site, before).splitlines() if line.startswith("boot ")]
+            return seen(self.site, before).state in ENDED or boots[-1:] not in ([], [f"boot {job.boot}"])
 
         self._wait(f"job {before}, whose machine is lost, to be over", is_over)
         cancel(self.site, [before])
@@ -136,8 +147,10 @@ class LiveMoves(Killings):
         if victim in (SERVICE, DAEMON_HERE, DAEMON_THERE):
             kill(self.site, {SERVICE: "", DAEMON_HERE: here, DAEMON_THERE: there}[victim])
             return True
-        if victim in (KEEPER, HOLDER):
-            pids = keepers(self.site, job.key) if victim == KEEPER else holding(self.site, job.key)
+        if victim == KEEPER:
+            pids = keepers(self.site, job.key) or below(holding(self.site, job.key, here))
+        elif victim == HOLDER:
+            pids = holding(self.site, job.key, there)
         else:
             wanted = here if victim == QEMU_HERE else there
             pids = [pid for pid, node in qemus(self.site, job.key).items() if node == wanted]
@@ -150,7 +163,7 @@ class LiveMoves(Killings):
 
     def _is_lost(self, victim: str, job: CountingJob, here: str) -> bool:
         """Whether the memory of the guest went with what was killed: with the QEMU of the machine's place,
-        and with a holder that has it."""
+        and with a holder to which it has come."""
         uid = self.site.cluster.people.of("ada").uid
         path = f"/var/tmp/outrider-{uid}/job-{job.key}/machine.json"
         record = self.site.cluster.run(here, ["cat", path], check=False).stdout
