@@ -50,7 +50,8 @@ LIMIT_S, MARGIN_S, BACK_S = 60, 20, 11
 FINISH_S, OPEN_S = 600, 1200
 MOST_LATER_S = 300
 PROBE = 10_000
-PROBE_WORK_S, PROBE_EVERY_S = 2, 1
+PROBE_WORK_S, PROBE_EVERY_S = 2, 1.37
+"""Not as often as the service looks: then all would come at one moment of its second."""
 SHAKEN, SHAKEN_S = 20, 0.5
 """So many times the load is simulated with jobs handed in so much earlier or later at most."""
 ROOM_S = 3.0

@@ -29,7 +29,7 @@ MB = 1_000_000
 LEDGER = "ledger"
 WORKSPACE = "mixed"
 RATE = 3_600_000
-"""In thousandths for a node and an hour: one unit of money for a second of a node."""
+"""In thousandths for a node and an hour: a unit of money for a second."""
 PER_NODE_S = 1_000
 QUOTA = 2
 """So many reservations may bob have at once."""
@@ -103,7 +103,7 @@ class Promise:
     start_s: int
     job: str = ""
     is_late: bool = False
-    """Whether this process came round to its job only when no time was left for one."""
+    """When its job was handed in, no time was left for one."""
     triggered_s: int | None = None
 
 
@@ -420,8 +420,7 @@ def job_faults(batch: MixedBatch, story: Story, wishes: Sequence[Wish]) -> list[
     found = []
     for wish in (each for each in wishes if isinstance(each, JobWish)):
         begun, ended = len(written.begun.get(wish.number, ())), len(written.ended.get(wish.number, ()))
-        key = story.jobs[wish.number]
-        record = records[key]
+        record = records[key := story.jobs[wish.number]]
         told = f"job {key} ({wish}) has begun {begun} and ended {ended} times, and {record}"
         if ended != 1:
             found.append(f"not ended once: {told}")
@@ -447,8 +446,7 @@ def lease_faults(site: Site, story: Story, written: Ledger) -> list[str]:
         charged += int(receipt["charged"] or 0)
         if promise.kind == "preemptible" and "it yielded to" in str(receipt["words"]):
             continue
-        start_s = int(view["start_s"])
-        inside = written.inside.get(promise.name, [])
+        start_s, inside = int(view["start_s"]), written.inside.get(promise.name, [])
         told = f"{promise}: {view['state']}, {receipt['words']}, its job {inside}; outages {story.outages}"
         if not receipt["is_met"] or view["state"] != "ended":
             found.append(f"not kept: {told}")
