@@ -250,22 +250,26 @@ class Machine(MachineKeeper):
         monitor.command("stop")
         name = state_name(record.generation)
         path = f"{self.folder}/{name}"
+        saved: dict[str, SavedFile] = {}
+
+        def save_rest() -> None:
+            # QEMU writes the last tables of its layers when it has said all, and nothing after that.
+            for number in record.layers:
+                for each in record.wish.writable:
+                    layer = layer_name(each.name, number)
+                    if number == record.generation:
+                        freeze(self.site.disk, f"{self.folder}/{layer}")
+                        saved[layer] = digest_file(self.site.disk, f"{self.folder}/{layer}")
+                    else:
+                        saved[layer] = record.saved[layer]
+            for kept in channel.kept_files(record.wish):
+                saved[kept] = digest_file(self.site.disk, f"{self.folder}/{kept}")
+
         with ExitStack() as opened:
             memory = memory_of(self.folder)
             if memory is not None:
                 opened.enter_context(closing(memory))
-            saved = {name: save_memory(monitor, memory, self.site.disk, self.site.clock, path)}
-        # QEMU writes the last tables of its layers when it has saved, and nothing after that.
-        for number in record.layers:
-            for each in record.wish.writable:
-                layer = layer_name(each.name, number)
-                if number == record.generation:
-                    freeze(self.site.disk, f"{self.folder}/{layer}")
-                    saved[layer] = digest_file(self.site.disk, f"{self.folder}/{layer}")
-                else:
-                    saved[layer] = record.saved[layer]
-        for name in channel.kept_files(record.wish):
-            saved[name] = digest_file(self.site.disk, f"{self.folder}/{name}")
+            saved[name] = save_memory(monitor, memory, self.site.disk, self.site.clock, path, save_rest)
         self.site.disk.sync_folder(self.folder)
         return saved
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from cachemgr.base.disk import Disk
 
-VERSION = 2
-READABLE = (1, 2)
-"""In the first, the digests of saved files are of the whole files."""
+VERSION = 3
+READABLE = (1, 2, 3)
+"""In the first, the digests of saved files are of the whole files, in the second of SHA-256 of pieces."""
 FORMAT = "outrider-machine"
 FILE = "machine.json"
 MOST_BYTES = 4 << 20

@@ -1,13 +1,16 @@
 """By what a machine's files are known again: length and digest.
 
-The digest is that of the digests of a file's pieces, in their order, so several processors work on one file,
-and pieces that are being written are digested from memory. An older version kept the file's own SHA-256,
-without a word before it.
+The digest is that of the sums of a file's pieces, in their order, so several processors work on one file, and
+pieces that are being written are summed up in memory. A sum is a CRC-32: what is looked for is damage, and it
+misses one damaged piece in four thousand million, as file systems do. Who can change a file on purpose can
+change the record with its digest, too, so SHA-256 would find no more; it takes longer than the disk.
+Older versions kept SHA-256 of the pieces, or that of the whole file, without a word before it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import zlib
 from contextlib import closing
 
 from cachemgr.base.errors import WrongBytes
@@ -16,21 +19,29 @@ from cachemgr.machines.record import SavedFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from cachemgr.base.disk import Disk
 
-KIND = "pieces:"
+SUM_BYTES = 4
+FEW = 2
+"""So many pieces are digested before threads for it are there."""
+SUMMED, DIGESTED = "crc32:", "pieces:"
+"""What stands before a digest: of which kind it is."""
 
 
 class PieceDigests:
-    """Digests of pieces, in whatever order they come."""
+    """Sums of pieces, in whatever order they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = SUMMED) -> None:
+        self._kind = kind
         self._found: dict[int, bytes] = {}
 
     def take(self, offset: int, data: memoryview) -> None:
-        self._found[offset] = hashlib.sha256(data).digest()
+        if self._kind == SUMMED:
+            self._found[offset] = zlib.crc32(data).to_bytes(SUM_BYTES, "big")
+        else:
+            self._found[offset] = hashlib.sha256(data).digest()
 
     def lacking(self, size_bytes: int) -> list[int]:
         """Where pieces of a file begin that have not come."""
@@ -40,7 +51,7 @@ class PieceDigests:
         whole = hashlib.sha256()
         for at in range(0, size_bytes, PIECE_BYTES):
             whole.update(self._found[at])
-        return SavedFile(size_bytes, KIND + whole.hexdigest())
+        return SavedFile(size_bytes, self._kind + whole.hexdigest())
 
 
 def digest_file(disk: Disk, path: str) -> SavedFile:
@@ -53,11 +64,27 @@ def digest_file(disk: Disk, path: str) -> SavedFile:
 def digest_rest(fd: int, size_bytes: int, digests: PieceDigests) -> SavedFile:
     """Digest of a file the pieces that have not been digested yet."""
 
-    def work(offset: int, view: memoryview) -> None:
-        digests.take(offset, read_piece(fd, view, offset))
+    lacking = digests.lacking(size_bytes)
+    if len(lacking) <= FEW:
+        _digest(fd, lacking, digests)
+    else:
 
-    PieceWorkers(digests.lacking(size_bytes), work).wait()
+        def work(offset: int, view: memoryview) -> None:
+            digests.take(offset, read_piece(fd, view, offset))
+
+        PieceWorkers(lacking, work).wait()
     return digests.of_file(size_bytes)
+
+
+def digest_until(fd: int, end: int, digests: PieceDigests) -> None:
+    """Digest the few pieces before that place."""
+    _digest(fd, range(0, end, PIECE_BYTES), digests)
+
+
+def _digest(fd: int, offsets: Iterable[int], digests: PieceDigests) -> None:
+    view = memoryview(bytearray(PIECE_BYTES))
+    for offset in offsets:
+        digests.take(offset, read_piece(fd, view, offset))
 
 
 def digest_whole(fd: int, view: memoryview) -> str:
@@ -76,13 +103,15 @@ def is_as_saved(disk: Disk, path: str, saved: SavedFile) -> bool:
     with closing(disk.open(path)) as handle:
         if handle.size() != saved.size_bytes:
             return False
-        if is_by_pieces(saved):
-            return digest_rest(handle.fileno(), saved.size_bytes, PieceDigests()) == saved
+        kind = kind_of(saved)
+        if kind:
+            return digest_rest(handle.fileno(), saved.size_bytes, PieceDigests(kind)) == saved
         return digest_whole(handle.fileno(), memoryview(bytearray(PIECE_BYTES))) == saved.digest
 
 
-def is_by_pieces(saved: SavedFile) -> bool:
-    return saved.digest.startswith(KIND)
+def kind_of(saved: SavedFile) -> str:
+    """Of which kind its digest is; empty for that of the whole file."""
+    return next((kind for kind in (SUMMED, DIGESTED) if saved.digest.startswith(kind)), "")
 
 
 def check_files(disk: Disk, folder: str, saved: Mapping[str, SavedFile]) -> None:

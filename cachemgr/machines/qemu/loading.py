@@ -15,7 +15,7 @@ from cachemgr.machines.qemu.digests import (
     PieceDigests,
     check_length,
     digest_whole,
-    is_by_pieces,
+    kind_of,
     wrong,
 )
 from cachemgr.machines.qemu.layout import laid_out, read_layout
@@ -49,7 +49,7 @@ class SavedMemory:
                 raise wrong(path, "it is missing") from error
             check_length(self._handle.size(), path, saved)
             self.memory = opened.enter_context(closing(make_memory(memory_bytes)))
-            if is_by_pieces(saved):
+            if kind_of(saved):
                 layout = read_layout(self._handle.fileno(), saved.size_bytes, memory_bytes)
                 if layout is None:
                     raise wrong(path, "it does not end as such a file does")
@@ -63,7 +63,7 @@ class SavedMemory:
     def load(self, monitor: QemuMonitor) -> None:
         """Let QEMU, whose guest does not run yet, have it; after any error that QEMU is to end."""
         self._workers.wait()
-        if is_by_pieces(self._saved):
+        if kind_of(self._saved):
             self._digest = self._digests.of_file(self._saved.size_bytes).digest
         if self._digest != self._saved.digest:
             raise wrong(self._path, DIFFERS)
@@ -81,7 +81,7 @@ class SavedMemory:
         self._workers.leave()
 
     def _filling(self, opened: ExitStack, disk: Disk, layout: StateLayout) -> PieceWorkers:
-        self._digests = PieceDigests()
+        self._digests = PieceDigests(kind_of(self._saved))
         fd = opened.enter_context(direct(disk, self._path))
         made: SimpleQueue[tuple[int, int]] = SimpleQueue()
 

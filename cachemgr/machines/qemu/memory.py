@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 
 from cachemgr.base.errors import Unsuitable
-from cachemgr.machines.qemu.pieces import write_all
+from cachemgr.machines.qemu.pieces import HUGE_BYTES, write_all
 from cachemgr.machines.qemu.process import LOCK, holders
 
 TYPE_CHECKING = False
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 NAME = "outrider-memory"
 BLOCK_BYTES = 1 << 16
 """Of so much it is known whether there is anything in it."""
-HUGE_BYTES = 2 << 20
 MOST_HUGE = 16
 """So many at once are in this process' address space, where a batch system counts them a second time."""
 SPARE_S, SAVED_S = 0.02, 0.0005
@@ -49,13 +48,13 @@ class GuestMemory:
             os.close(self.fd)
             self.fd = -1
 
-    def taken_bytes(self) -> int:
-        """No more than this is in its blocks."""
-        return sum(end - start for start, end in self._touched())
+    def touched(self) -> list[tuple[int, int]]:
+        """Ranges of whole blocks in which there are pages. To look for them takes the kernel a while."""
+        return list(self._touched())
 
-    def used(self) -> Iterator[int]:
-        """Blocks that hold anything but zeros, in their order. Nobody writes to it meanwhile."""
-        for start, end in self._touched():
+    def used(self, touched: Iterable[tuple[int, int]]) -> Iterator[int]:
+        """Blocks in these ranges that hold anything but zeros. Nobody writes to it meanwhile."""
+        for start, end in touched:
             for offset in range(start, end, BLOCK_BYTES):
                 if os.pread(self.fd, len(HEAD), offset) != HEAD or (
                     os.pread(self.fd, BLOCK_BYTES, offset) != EMPTY
@@ -83,7 +82,6 @@ class GuestMemory:
             at += length
 
     def _touched(self) -> Iterator[tuple[int, int]]:
-        """Ranges of whole blocks in which there are pages."""
         end = 0
         while end < self.size_bytes:
             try:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cachemgr.base.disk import Disk
 
 PIECE_BYTES = 1 << 20
+HUGE_BYTES = 2 << 20
 WORKERS = 4
 """Two processors digest so many without waiting for a disk that has two to do."""
 
@@ -48,8 +49,7 @@ class PieceWorkers:
             each.join()
 
     def _run(self) -> None:
-        # Of whole pages: a disk reads and writes nothing else.
-        buffer = memoryview(mmap.mmap(-1, PIECE_BYTES))
+        buffer = piece_buffer()
         try:
             while not self._is_over:
                 with self._turn:
@@ -60,6 +60,15 @@ class PieceWorkers:
         except BaseException as error:  # noqa: BLE001 - it is whoever waits who hears of it
             self._trouble = self._trouble or error
             self._is_over = True
+
+
+def piece_buffer() -> memoryview:
+    """Room for a piece, of whole pages, since a disk reads and writes nothing else; of one large page, where
+    the kernel has such: a disk takes 256 small ones as so many parts, and often as more than one request."""
+    pages = mmap.mmap(-1, HUGE_BYTES)
+    with suppress(OSError):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(pages)[:PIECE_BYTES]
 
 
 @contextmanager

@@ -12,13 +12,15 @@ from contextlib import closing, suppress
 
 from cachemgr.base.disk import UNSUPPORTED
 from cachemgr.base.errors import CacheError, NoRoom
-from cachemgr.machines.qemu.digests import PieceDigests, digest_rest
+from cachemgr.machines.qemu.digests import PieceDigests, digest_rest, digest_until
 from cachemgr.machines.qemu.layout import StateLayout, bits_of, laid_out, memory_start, noted
 from cachemgr.machines.qemu.monitor import QemuGone
 from cachemgr.machines.qemu.pieces import PIECE_BYTES, PieceWorkers, direct, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cachemgr.base.clock import Clock
     from cachemgr.base.disk import Disk, Handle
     from cachemgr.machines.qemu.layout import Ranges
@@ -36,11 +38,18 @@ FULL = "No space left"
 
 
 def save_memory(
-    monitor: QemuMonitor, memory: GuestMemory | None, disk: Disk, clock: Clock, path: str
+    monitor: QemuMonitor,
+    memory: GuestMemory | None,
+    disk: Disk,
+    clock: Clock,
+    path: str,
+    meanwhile: Callable[[], None],
 ) -> SavedFile:
-    """Write the memory of a stopped guest; the file is whole and on the disk when this returns.
+    """Write the memory of a stopped guest; the file is whole and on the disk when this returns, its name once
+    its folder is synced.
 
-    After any trouble there is no file of that name.
+    `meanwhile` is called when QEMU has said all, and writes to nothing any more. After any trouble there is
+    no file of that name.
     """
     beside = f"{path}.new"
     with suppress(FileNotFoundError):
@@ -57,11 +66,10 @@ def save_memory(
             check_completed(found, "save", is_full=is_full)
             digests = PieceDigests()
             # Devices may write to memory until QEMU has said what they hold, and not after it.
-            _write_memory(disk, beside, handle, memory, digests)
+            _write_memory(disk, beside, handle, memory, digests, meanwhile)
             saved = digest_rest(handle.fileno(), handle.size(), digests)
             handle.sync()
         disk.rename(beside, path)
-        disk.sync_folder(path.rpartition("/")[0])
     except BaseException:
         with suppress(OSError):
             disk.remove(beside)
@@ -90,31 +98,43 @@ def _settled(monitor: QemuMonitor, clock: Clock, handle: Handle) -> Answer:
 
 
 def _write_memory(
-    disk: Disk, path: str, handle: Handle, memory: GuestMemory | None, digests: PieceDigests
+    disk: Disk,
+    path: str,
+    handle: Handle,
+    memory: GuestMemory | None,
+    digests: PieceDigests,
+    meanwhile: Callable[[], None],
 ) -> None:
     """What comes behind QEMU's words."""
     device_bytes = handle.size()
     if memory is None:
+        meanwhile()
         handle.write_at(device_bytes, StateLayout(device_bytes, 0, b"").encode())
         return
     start = memory_start(device_bytes)
     bits = bits_of(memory.size_bytes)
-    _take_room(handle, start + memory.taken_bytes() + PIECE_BYTES + len(bits))
+    touched = memory.touched()
+    most_bytes = sum(end - begin for begin, end in touched)
+    _take_room(handle, start + most_bytes + PIECE_BYTES + len(bits))
     ends = [start]
     with direct(disk, path, for_writing=True) as fd:
 
         def work(piece: tuple[int, Ranges], buffer: memoryview) -> None:
             offset, ranges = piece
-            if len(ranges) == 1:
-                data = memory.window(*ranges[0])
-            else:
-                data = buffer[: memory.read(ranges, buffer)]
+            data = buffer[: memory.read(ranges, buffer)]
             if len(data) == PIECE_BYTES:
                 digests.take(offset, data)
             write_all(fd, data, offset)
             ends.append(offset + len(data))
 
-        PieceWorkers(laid_out(start, noted(memory.used(), bits)), work).wait()
+        workers = PieceWorkers(laid_out(start, noted(memory.used(touched), bits)), work)
+        try:
+            digest_until(handle.fileno(), start, digests)
+            meanwhile()
+        except BaseException:
+            workers.leave()
+            raise
+        workers.wait()
     end = max(ends)
     os.ftruncate(handle.fileno(), end)
     handle.write_at(end, StateLayout(device_bytes, memory.size_bytes, bytes(bits)).encode())

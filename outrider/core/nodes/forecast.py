@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from outrider.core.nodes.capacity import ResourceLayout
-from outrider.core.nodes.free_order import FreeOrder
+from outrider.core.nodes.free_order import FreeOrder, Opening
 from outrider.core.nodes.node_timeline import FOREVER, NodeTimeline
 
 FEW = 20
@@ -47,7 +47,10 @@ class BusyForecast:
         """By node and name, what is known."""
         self._expected: dict[int, list[Taken]] = {}
         self._known_rows: dict[int, NodeTimeline] = {}
-        """Made when they are asked for, of what is known."""
+        """Made when they are asked for, of what is known, and kept as long as nothing in them overlaps."""
+        self._overlapping: set[int] = set()
+        """Nodes of which something is known for which there is no room beside the rest, or that takes all of
+        them: nothing of that can be taken out of their tables."""
         self._rows: dict[int, NodeTimeline] = {}
         """The same with what is expected; where nothing is, the very same tables."""
         self._openings: OrderedDict[int, FreeOrder] = OrderedDict()
@@ -56,6 +59,8 @@ class BusyForecast:
         self._new_edges: list[tuple[int, str]] = []
         """More of them, which are put in order when that is needed."""
         self._changed: set[int] = set()
+        self.changes = 0
+        """How often anything has become known or expected, or is so no more."""
         for each in taken:
             self.take(each)
 
@@ -72,10 +77,12 @@ class BusyForecast:
         before = self._known.get(name, ())
         if before == taken:
             return
-        on = self._on
+        on, rows = self._on, self._known_rows
         for each in before:
             for node in each.nodes:
                 del on[node][name]
+                if node in rows:
+                    self._leave_row(node, each)
         for each in taken:
             for node in each.nodes:
                 known = on.get(node)
@@ -83,21 +90,20 @@ class BusyForecast:
                     on[node] = {name: each}
                 else:
                     known[name] = each
+                if node in rows:
+                    self._join_row(node, each)
         if taken:
             self._known[name] = taken
         else:
             del self._known[name]
         self._list_edges(name, before, taken)
-        nodes = set[int]().union(*(each.nodes for each in (*before, *taken)))
-        if self._known_rows:
-            for node in nodes:
-                self._known_rows.pop(node, None)
-        self._change(nodes)
+        self._change(set[int]().union(*(each.nodes for each in (*before, *taken))))
 
     def take(self, taken: Taken) -> None:
         """Something more is expected to be taken, until `expect_nothing`."""
         if taken.start_s >= taken.end_s:
             return
+        self.changes += 1
         for node in taken.nodes:
             expected = self._expected.setdefault(node, [])
             expected.append(taken)
@@ -112,7 +118,8 @@ class BusyForecast:
     def expect_nothing(self) -> None:
         """What was expected is thought about anew."""
         nodes, self._expected = self._expected, {}
-        self._change(nodes)
+        if nodes:
+            self._change(nodes)
 
     def changed(self, since_s: int, now_s: int) -> set[int]:
         """The nodes on which something else is taken than when this was asked last, at `since_s`: others have
@@ -142,20 +149,31 @@ class BusyForecast:
 
     def openings(self, need: int, now_s: int, eligible: int) -> Iterator[tuple[int, int]]:
         """Nodes of a mask, by an instant before which `need` is not free there for however short."""
+        return self.order(need, now_s).since(now_s, eligible)
+
+    def order(self, need: int, now_s: int) -> FreeOrder:
+        """All nodes by when `need` is free there. It holds until anything changes."""
         found = self._openings.get(need)
         if found is None:
-            found = FreeOrder(len(self._capacities), lambda node, from_s: self._bound(node, need, from_s))
+            found = FreeOrder(len(self._capacities), lambda node, from_s: self._opening(node, need, from_s))
             self._openings[need] = found
             if len(self._openings) > MOST_NEEDS:
                 self._openings.popitem(last=False)
         self._openings.move_to_end(need)
-        return found.since(now_s, eligible)
+        found.pass_to(now_s)
+        return found
 
-    def _bound(self, node: int, need: int, from_s: int) -> int:
-        row = self._row(node)
+    def unknown(self, need: int) -> int:
+        """How many nodes are looked at before `openings` tells the first."""
+        found = self._openings.get(need)
+        return len(self._capacities) if found is None else found.unknown
+
+    def _opening(self, node: int, need: int, from_s: int) -> Opening:
+        row = self._rows.get(node) or self._row(node)
         if row is None:
-            return from_s if self._layout.fits(need, self._capacities[node]) else FOREVER
-        return row.next_fit(need, from_s)
+            at_s = from_s if self._layout.fits(need, self._capacities[node]) else FOREVER
+            return at_s, at_s, 0
+        return row.opening(need, from_s)
 
     def _list_edges(self, name: str, before: tuple[Taken, ...], after: tuple[Taken, ...]) -> None:
         old, new = (
@@ -177,6 +195,7 @@ class BusyForecast:
         self._new_edges = []
 
     def _change(self, nodes: Iterable[int]) -> None:
+        self.changes += 1
         self._changed.update(nodes)
         for node in nodes if self._rows else ():
             self._rows.pop(node, None)
@@ -205,21 +224,37 @@ class BusyForecast:
         row, known = self._known_rows.get(node), self._on.get(node)
         if row is None and known:
             row = self._known_rows[node] = NodeTimeline(self._layout, self._capacities[node])
+            self._overlapping.discard(node)
             for taken in known.values():
-                self._enter(row, taken)
+                if not self._enter(row, taken):
+                    self._overlapping.add(node)
         return row
 
-    def _enter(self, row: NodeTimeline, taken: Taken) -> None:
+    def _leave_row(self, node: int, taken: Taken) -> None:
+        """This is not known of a node any more."""
+        if node in self._overlapping or not self._on[node]:
+            del self._known_rows[node]
+        elif taken.amount and taken.start_s < taken.end_s:
+            self._known_rows[node].release(taken.amount, taken.start_s, taken.end_s)
+
+    def _join_row(self, node: int, taken: Taken) -> None:
+        """This is known of a node beside the rest, and after all of it."""
+        if not self._enter(self._known_rows[node], taken):
+            self._overlapping.add(node)
+
+    def _enter(self, row: NodeTimeline, taken: Taken) -> bool:
+        """Take it, or what there is of it; whether there was all of it."""
         if taken.start_s >= taken.end_s:
-            return
+            return True
         if taken.amount is not None and row.fits(taken.amount, taken.start_s, taken.end_s):
             row.reserve(taken.amount, taken.start_s, taken.end_s)
-            return
+            return True
         for free, from_s, until_s in list(row.steps(taken.start_s, taken.end_s)):
             is_part = taken.amount is not None and self._layout.fits(taken.amount, free)
             amount = taken.amount if is_part and taken.amount is not None else free
             if amount:
                 row.reserve(amount, from_s, until_s)
+        return False
 
 
 def _instant(edge: tuple[int, str]) -> int:

@@ -77,6 +77,27 @@ class NodeTimeline:
                 return times[later]
         return FOREVER
 
+    def opening(self, need: int, start_s: int) -> tuple[int, int, int]:
+        """The first instant from `start_s` on at which `need` fits, the one since when it does for good, and
+        for how long at most it does before that; FOREVER if it never does, or not for good."""
+        times, free, guard = self.times, self.free, self._guard
+        index, last = bisect_right(times, start_s) - 1, len(times)
+        first_s, longest_s, begun_s, at_s = FOREVER, 0, FOREVER, start_s
+        while True:
+            if ((free[index] | guard) - need) & guard == guard:
+                if begun_s == FOREVER:
+                    begun_s = at_s
+                    if first_s == FOREVER:
+                        first_s = at_s
+            elif begun_s < FOREVER:
+                if at_s - begun_s > longest_s:
+                    longest_s = at_s - begun_s
+                begun_s = FOREVER
+            index += 1
+            if index == last:
+                return first_s, begun_s, longest_s
+            at_s = times[index]
+
     def runs(self, need: int, from_s: int, to_s: int, until_s: int) -> list[tuple[int, int]]:
         """From when until when `need` fits, from `from_s` on, as often as that begins by `to_s`; what goes on
         beyond `until_s` ends there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heappush, heappushpop
+from itertools import islice
 
 from outrider.core.nodes.forecast import BusyForecast
 from outrider.core.nodes.node_timeline import FOREVER
@@ -26,49 +26,35 @@ def earliest_together(
 
     `there_s` says of single nodes that nothing can start there before. None if there is no such instant.
     It is exact: the instant is raised to the one by which enough nodes can start one by one, which is never
-    later than the answer, until as many can start together.
+    later than the answer, until as many can start together. Most nodes are taken until an instant and free
+    for good from then on, or free before it for too short: these are counted without a look at each.
     """
+    order = forecast.order(need, now_s)
     at_s = now_s if from_s is None else max(now_s, from_s)
-    known: dict[int, int] = {}
+    # Elsewhere it can start as soon as a node is free for good, and no sooner.
+    apart = {node for node, longest_s in order.before.items() if longest_s >= duration_s}
+    apart.update(there_s)
+    good = (good_s for good_s, node in order.good_in_order(eligible) if node not in apart)
+    elsewhere = list(islice(good, count))
+    last_s = max(at_s, elsewhere[-1]) if len(elsewhere) == count else FOREVER
+    starts: dict[int, int] = {}
+    for node in apart:
+        if eligible >> node & 1 and order.first_from(node) <= last_s:
+            from_s = max(at_s, there_s.get(node, 0))
+            starts[node] = forecast.free_from(node, need, from_s, duration_s)
     while True:
-        starts = _earliest(forecast, need, count, duration_s, eligible, now_s, at_s, there_s, known)
-        if len(starts) < count:
+        by_then = sorted([*elsewhere, *starts.values()])
+        if len(by_then) < count or by_then[count - 1] == FOREVER:
             return None
-        latest_s = max(start_s for start_s, _ in starts)
-        if latest_s == at_s:
-            return at_s, tuple(sorted(node for _, node in starts))
-        at_s = latest_s
-
-
-def _earliest(
-    forecast: BusyForecast,
-    need: int,
-    count: int,
-    duration_s: int,
-    eligible: int,
-    now_s: int,
-    at_s: int,
-    there_s: Mapping[int, int],
-    known: dict[int, int],
-) -> list[tuple[int, int]]:
-    """The nodes on which something can start first from an instant on, each by itself; ties by number. Those
-    starts that are `known` from an earlier instant are still right if they are not before this one."""
-    found: list[tuple[int, int]] = []
-    at_once = 0
-    for bound_s, node in forecast.openings(need, now_s, eligible):
-        if len(found) == count and bound_s > -found[0][0]:
+        if by_then[count - 1] <= at_s:
             break
-        start_s = known.get(node, -1)
-        if start_s < at_s:
-            from_s = max(at_s, bound_s, there_s.get(node, 0) if there_s else 0)
-            start_s = known[node] = forecast.free_from(node, need, from_s, duration_s)
-        if start_s == FOREVER:
-            continue
-        if len(found) < count:
-            heappush(found, (-start_s, -node))
-        else:
-            heappushpop(found, (-start_s, -node))
-        at_once += start_s == at_s
-        if at_once == count:
-            break
-    return [(-start_s, -node) for start_s, node in found]
+        at_s = by_then[count - 1]
+        for node, start_s in starts.items():
+            if start_s < at_s:
+                starts[node] = forecast.free_from(node, need, at_s, duration_s)
+    found = (
+        node
+        for _, node in order.since(now_s, eligible)
+        if (starts.get(node, FOREVER) if node in apart else order.good_from(node)) <= at_s
+    )
+    return at_s, tuple(sorted(islice(found, count)))

@@ -17,7 +17,7 @@ from outrider.collector import collector_paused
 from outrider.core.reservations.refusal import of_broken_program
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
-from outrider.rms.base import NodeState, Refused, RmsNode, Sight
+from outrider.rms.base import JobUse, NodeState, Refused, RmsNode, Sight
 from outrider.service.answers.nodes import Reconciled
 from outrider.service.answers.reply import Answer, Replied, Trouble
 from outrider.service.desk.batch.effect_queue import MOST_WAIT_S, EffectQueue
@@ -176,7 +176,7 @@ class Desk:
         return tuple(filter(None, (self._store_trouble, self._doubt, self._batch.trouble(self._now_s))))
 
     def _asked(self, asked: Asked, programs: list[AskProgram]) -> None:
-        if self._searches.join(asked):
+        if self._searches.is_busy and self._searches.join(asked):
             return
         if isinstance(asked.request, DecideSwitch) and self._dispatch is not None:
             self._replies += self._dispatch.switch(asked, self._store_trouble)
@@ -338,14 +338,14 @@ class Desk:
         if parts is None:
             return
         site, identity, now_s, job = parts.site, effect.identity, self._now_s, job_of(effect)
-        if result is None:
+        if result is None or isinstance(result, JobUse):
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
             if job is None:
                 parts.lifecycle.carried(effect)
                 if effect.kind == RESERVE:
                     parts.reconciler.reserved(effect.subject)
             else:
-                parts.jobs.carried(effect, job)
+                parts.jobs.carried(effect, job, result)
             return
         wait_s = self._batch.again_s(effect)
         words = str(result) or type(result).__name__
@@ -427,7 +427,7 @@ class Desk:
         calls: list[Call] = [*self._batch.calls(self._now_s, None if parts is None else parts.watch)]
         if parts is not None:
             calls += self._orders.calls(self._now_s)
-            calls += parts.jobs.lookups()
+            calls += parts.jobs.images.calls()
             calls += parts.jobs.notes.calls(self._now_s)
             calls += parts.opening.sources.calls()
             calls += parts.switches.calls()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from outrider.core.besteffort.jobs import schedule
 from outrider.core.besteffort.jobs.order import Order
 from outrider.core.besteffort.jobs.schedule import JobSchedule, ScheduleRules, Walk
 from outrider.core.besteffort.overtaking import Backfilling
@@ -99,9 +100,9 @@ def test_service_and_simulator_decide_alike(
     )
     Recorded.events = events = list[Sight | int]()
     told: set[tuple[str, tuple[str, ...]]] = set()
-    plain = JobSchedule.walk
+    plain = JobSchedule.go_on
 
-    def walk(self: JobSchedule, now_s: int, available: int) -> Walk:
+    def go_on(self: JobSchedule, now_s: int, available: int) -> Walk:
         events.append(now_s)
         found = plain(self, now_s, available)
         told.update(
@@ -109,7 +110,9 @@ def test_service_and_simulator_decide_alike(
         )
         return found
 
-    monkeypatch.setattr(JobSchedule, "walk", walk)
+    monkeypatch.setattr(JobSchedule, "go_on", go_on)
+    # The service's walks are interrupted by whatever happens, the simulator's are not.
+    monkeypatch.setattr(schedule, "SLICE", 1)
     world = Recorded(tmp_path, nodes=NODES, cpus=CPUS, settings=settings)
     reserved_s = world.now_s + chance.randint(300, 1500)
     world.rms.outside.reserve(

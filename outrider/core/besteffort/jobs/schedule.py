@@ -6,14 +6,19 @@ backfilling rule's choice (`overtaking`, which the simulator's queue of workspac
 now is told at once. Places are kept in the forecast under the job's name, so that whoever looks for nodes
 next finds them taken; a job that was told to start keeps its place until it is seen to run or taken back.
 
+A walk is made in slices, so that whoever asks something else waits for one of them. Nothing is lost by that:
+what a slice has found is found, and what has changed before the next one is looked at as it is between two
+walks (`kept`). So a walk that nothing interrupts decides what it would in one go, and one that is interrupted
+what one from the beginning would, once it is over.
+
 Nothing here knows of a batch system or of pools: what concerns images is asked of `Staging`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Protocol
 
@@ -28,7 +33,13 @@ from outrider.core.nodes.together import earliest_together
 CONSERVATIVE_PLACES = 64
 """With conservative backfilling so many have a place in the future: the first of the queue."""
 MOST_PLACES = 10_000
-"""So many can be asked for. Each costs each walk about a millisecond on thousands of nodes."""
+"""So many can be asked for. Each costs each walk about half a millisecond on thousands of nodes."""
+SLICE = 4
+"""For so many jobs a place is looked for in one go, while others wait. An image counts as much."""
+NODES = 256
+"""To look at so many nodes anew, or to take a place from so many, costs as much as a place."""
+REST = 3
+"""To look through those that have no right to a place in the future costs as much as so many places."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,6 +106,8 @@ class Walk:
 
     starts: dict[str, JobPlace]
     planned: dict[str, JobPlace]
+    is_over: bool = True
+    """If not, `starts` are those of one slice, and others may start and have places before it is."""
 
 
 Kind = tuple[int, int, str]
@@ -103,6 +116,21 @@ Kind = tuple[int, int, str]
 
 _Chances = tuple[tuple[int, Spans], ...]
 _Turn = tuple[Rank, str, _Chances]
+_Starts = dict[str, JobPlace]
+
+
+@dataclass(slots=True)
+class _SoFar:
+    """What a walk has come to."""
+
+    found: list[Found]
+    overtaking: Overtaking
+    spans: FreeSpans
+    starts: _Starts = field(default_factory=dict)
+    """Those that nobody has been told yet."""
+    starts_behind: int = 0
+    left: int = 0
+    """For so many places more may be looked for in the slice."""
 
 
 class JobSchedule:
@@ -122,7 +150,18 @@ class JobSchedule:
         self._started: dict[str, JobPlace] = {}
         self._available = 0
         self._kept: KeptPlaces | None = None
-        """What the walk before found, unless it was broken off."""
+        """What the slice before found, and those before it."""
+        self._steps: Generator[_Starts, None, _Starts] | None = None
+        """A walk that is not over."""
+        self._slice = SLICE
+        self._changes = 0
+        """How often jobs have come, gone or become others."""
+        self._state = (0, 0, 0, 0)
+        """What a walk goes on in: now, the nodes that can be used, changes here and of the forecast."""
+        self._nodes_given_up = 0
+        self._given_up: dict[str, int] = {}
+        """When jobs would have started whose places were given up in a walk that is not over, and for which
+        none has been looked for since."""
 
     @property
     def waiting(self) -> int:
@@ -148,59 +187,134 @@ class JobSchedule:
         if known == (rank, job):
             return
         self.remove(job.name)
+        self._changes += 1
         self._jobs[job.name] = rank, job
         insort(self._queue, (rank, job.name))
         insort(self._alike.setdefault(_kind(job), []), (rank, job.name))
 
     def remove(self, name: str) -> None:
         """A job waits no more: it is seen to run, or is gone, or somebody else decides."""
+        if name in self._jobs:
+            self._changes += 1
         self._leave_queue(name)
         self._started.pop(name, None)
         self._planned.pop(name, None)
+        self._given_up.pop(name, None)
         self._forecast.know(_plan(name), ())
 
+    def interrupt(self) -> None:
+        """Something has changed that nobody sees here, such as where images are: a walk that is not over
+        begins again."""
+        self._changes += 1
+
     def walk(self, now_s: int, available: int) -> Walk:
-        """Decide anew, for all that wait. `available` is a mask of the nodes that can be used."""
-        self._available = available
+        """Decide anew, for all that wait, in one go."""
+        starts: _Starts = {}
+        while True:
+            part = self.go_on(now_s, available)
+            starts |= part.starts
+            if part.is_over:
+                return replace(part, starts=starts)
+
+    def go_on(self, now_s: int, available: int) -> Walk:
+        """Decide anew, for all that wait, but no more than a slice of it. `available` is a mask of the nodes
+        that can be used.
+
+        If anything has changed since the slice before, a walk begins again behind the places that this does
+        not concern. Each time its slices are twice as long: however often something changes, it ends. A slice
+        ends behind all whose time has come: nobody starts later than by a walk in one go.
+        """
+        state = now_s, available, self._changes, self._forecast.changes
+        steps, self._steps = self._steps, None
+        if steps is None or state != self._state:
+            self._slice = SLICE if steps is None else 2 * self._slice
+            self._available = available
+            steps = self._walk(now_s)
+        try:
+            starts, is_over = next(steps), False
+            self._steps = steps
+        except StopIteration as ended:
+            starts, is_over = ended.value, True
+        for name in starts:
+            self._leave_queue(name)
+        self._forecast.changed(now_s, now_s)
+        self._state = now_s, available, self._changes, self._forecast.changes
+        return Walk(starts=starts, planned=dict(self._planned), is_over=is_over)
+
+    def _walk(self, now_s: int) -> Generator[_Starts, None, _Starts]:
+        """Slice by slice who starts."""
+        so_far = self._begin(now_s)
+        overtaking, jobs, given_up = so_far.overtaking, self._jobs, self._given_up
+        due = {name for name, start_s in given_up.items() if start_s <= now_s}
+        for turn in self._in_turn(so_far, now_s):
+            if turn is not None:
+                _, name, chances = turn
+                job = jobs[name][1]
+                if not overtaking.may_wait and not _may_start(
+                    job, chances or self._chances(job, so_far.spans, now_s)
+                ):
+                    if due:
+                        due.discard(name)
+                    if overtaking.is_strict:
+                        break
+                    continue
+            cost = self._cost(turn)
+            if so_far.left < min(cost, self._slice) and not due:
+                self._kept = KeptPlaces(so_far.found, now_s, self._available, so_far.starts_behind)
+                yield so_far.starts
+                so_far.starts, so_far.left = {}, self._slice
+            so_far.left -= cost
+            if turn is None:
+                continue
+            due.discard(name)
+            given_up.pop(name, None)
+            if not self._decide(turn, job, so_far, now_s) and overtaking.is_strict:
+                break
+        self._kept = KeptPlaces(so_far.found, now_s, self._available, so_far.starts_behind)
+        self._given_up.clear()
+        return so_far.starts
+
+    def _begin(self, now_s: int) -> _SoFar:
+        """What is known before a walk begins: the places that stay as they are."""
+        before = self._nodes_given_up
         found = self._keep(now_s)
         places = self._rules.places
         overtaking = Overtaking(self._rules.backfilling, CONSERVATIVE_PLACES if places is None else places)
         for each in found:
             if each.start_s is not None:
                 overtaking.placed(each.start_s, now_s)
-        spans = FreeSpans(self._forecast, now_s)
-        starts: dict[str, JobPlace] = {}
-        starts_behind = 0
-        for rank, name, chances in self._in_turn(len(found), overtaking, spans, now_s):
-            job, has_right = self._jobs[name][1], overtaking.may_wait
-            if not has_right and not _may_start(job, chances or self._chances(job, spans, now_s)):
-                if overtaking.is_strict:
-                    break
-                continue
-            place = self._find(job, now_s)
-            if place is None or (place.start_s > place.ready_s and not has_right):
-                if overtaking.is_strict:
-                    break
-                if has_right:
-                    found.append(Found((rank, name), job, None, 0))
-                continue
-            overtaking.placed(place.start_s, place.ready_s)
-            self._take(job, place)
-            spans.took(place.nodes)
-            nodes, is_started = _mask(place.nodes), place.start_s <= now_s
-            if is_started:
-                starts[name] = self._started[name] = place
-            else:
-                self._planned[name] = place
+        left = self._slice - (self._nodes_given_up - before) // NODES
+        return _SoFar(found, overtaking, FreeSpans(self._forecast, now_s), left=left)
+
+    def _cost(self, turn: _Turn | None) -> int:
+        """Of looking for a place for a job, or through those that have no right to one."""
+        if turn is None:
+            return REST
+        job = self._jobs[turn[1]][1]
+        return SLICE if job.image else 1 + self._forecast.unknown(job.need) // NODES
+
+    def _decide(self, turn: _Turn, job: ScheduledJob, so_far: _SoFar, now_s: int) -> bool:
+        """Give a job a place, if there is one that it may have."""
+        rank, name, _ = turn
+        has_right = so_far.overtaking.may_wait
+        place = self._find(job, now_s)
+        if place is None or (place.start_s > place.ready_s and not has_right):
             if has_right:
-                found.append(Found((rank, name), job, place.start_s, nodes, is_started))
-            elif is_started:
-                starts_behind |= nodes
-        for name in starts:
-            self._leave_queue(name)
-        self._forecast.changed(now_s, now_s)
-        self._kept = KeptPlaces(found, now_s, available, starts_behind)
-        return Walk(starts=starts, planned=dict(self._planned))
+                so_far.found.append(Found((rank, name), job, None, 0))
+            return False
+        so_far.overtaking.placed(place.start_s, place.ready_s)
+        self._take(job, place)
+        so_far.spans.took(place.nodes)
+        nodes, is_started = _mask(place.nodes), place.start_s <= now_s
+        if is_started:
+            so_far.starts[name] = self._started[name] = place
+        else:
+            self._planned[name] = place
+        if has_right:
+            so_far.found.append(Found((rank, name), job, place.start_s, nodes, is_started))
+        elif is_started:
+            so_far.starts_behind |= nodes
+        return True
 
     def _keep(self, now_s: int) -> list[Found]:
         """The first places of the queue that stay as they are; all others are given up."""
@@ -227,18 +341,21 @@ class JobSchedule:
             for (_, name), start_s in ((each.turn, each.start_s) for each in kept)
             if start_s is not None
         }
-        for name in self._planned:
+        for name, place in self._planned.items():
             self._forecast.know(_plan(name), ())
+            self._given_up[name] = place.start_s
+            self._nodes_given_up += len(place.nodes)
         self._planned = planned
 
-    def _in_turn(self, first: int, overtaking: Overtaking, spans: FreeSpans, now_s: int) -> Iterator[_Turn]:
-        """All jobs from one on in order as long as each may have a place for later; from then on those alone
-        for which enough nodes may be free."""
-        queue = self._queue
-        for position in range(first, len(queue)):
-            rank, name = queue[position]
+    def _in_turn(self, so_far: _SoFar, now_s: int) -> Iterator[_Turn | None]:
+        """All jobs behind those that keep their places in order, as long as each may have one for later; from
+        then on, after None, those alone for which enough nodes may be free."""
+        overtaking = so_far.overtaking
+        # Whoever was told to start leaves the queue between two slices.
+        for rank, name in self._queue[len(so_far.found) :]:
             if not overtaking.may_wait and not overtaking.is_strict:
-                yield from sorted(self._hopeful(queue[position], spans, now_s))
+                yield None
+                yield from sorted(self._hopeful((rank, name), so_far.spans, now_s))
                 return
             yield rank, name, ()
 

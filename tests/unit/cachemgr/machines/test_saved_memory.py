@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import binascii
 import errno
 import hashlib
 import os
 import resource
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,6 +23,9 @@ from cachemgr.machines.qemu.loading import SavedMemory
 from cachemgr.machines.qemu.memory import GuestMemory, make_memory, runs_of
 from cachemgr.machines.qemu.saving import save_memory
 from cachemgr.machines.record import SavedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 KIB, MIB = 1 << 10, 1 << 20
 MEMORY_BYTES = 9 * MIB
@@ -71,8 +75,14 @@ def content(memory: GuestMemory) -> bytes:
     return os.pread(memory.fd, memory.size_bytes, 0)
 
 
-def saved(memory: GuestMemory | None, path: Path, monitor: FakeMonitor | None = None) -> SavedFile:
-    return save_memory(monitor or FakeMonitor(), memory, RealDisk(), SystemClock(), str(path))  # type: ignore[arg-type]
+def saved(
+    memory: GuestMemory | None,
+    path: Path,
+    monitor: FakeMonitor | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> SavedFile:
+    asked: Any = monitor or FakeMonitor()
+    return save_memory(asked, memory, RealDisk(), SystemClock(), str(path), meanwhile)
 
 
 def loaded(path: Path, known: SavedFile, monitor: FakeMonitor) -> bytes:
@@ -123,11 +133,35 @@ def test_digest_does_not_depend_on_the_order_in_which_pieces_come(tmp_path: Path
     path = tmp_path / "file"
     data = os.urandom(3 * MIB + 5)
     path.write_bytes(data)
-    pieces = [hashlib.sha256(data[at : at + MIB]).digest() for at in range(0, len(data), MIB)]
+    pieces = [binascii.crc32(data[at : at + MIB]).to_bytes(4, "big") for at in range(0, len(data), MIB)]
 
     found = digest_file(RealDisk(), str(path))
 
-    assert found == SavedFile(len(data), "pieces:" + hashlib.sha256(b"".join(pieces)).hexdigest())
+    assert found == SavedFile(len(data), "crc32:" + hashlib.sha256(b"".join(pieces)).hexdigest())
+
+
+@pytest.mark.parametrize("kind", ["of pieces", "of the whole"])
+def test_what_an_older_version_saved_is_still_checked(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "state.1"
+    with closing(guest((0, 3 * MIB))) as memory:
+        saved(memory, path)
+    data = path.read_bytes()
+    pieces = [hashlib.sha256(data[at : at + MIB]).digest() for at in range(0, len(data), MIB)]
+    digest = "pieces:" + hashlib.sha256(b"".join(pieces)).hexdigest()
+    if kind == "of the whole":
+        digest = hashlib.sha256(data).hexdigest()
+    known = SavedFile(len(data), digest)
+    check_files(RealDisk(), str(tmp_path), {"state.1": known})
+    if kind == "of pieces":
+        loaded(path, known, FakeMonitor())
+
+    path.write_bytes(data[: MIB + 7] + b"?" + data[MIB + 8 :])
+
+    with pytest.raises(WrongBytes, match="its digest differs"):
+        check_files(RealDisk(), str(tmp_path), {"state.1": known})
+    if kind == "of pieces":
+        with pytest.raises(WrongBytes, match="its digest differs"):
+            loaded(path, known, FakeMonitor())
 
 
 @pytest.mark.parametrize("place", ["devices", "gap", "first-page", "last-page", "bits", "sizes", "magic"])
@@ -152,6 +186,17 @@ def test_one_wrong_bit_anywhere_is_found_before_qemu_is_given_anything(tmp_path:
     assert monitor.read is None
     with pytest.raises(WrongBytes, match="its digest differs"):
         check_files(RealDisk(), str(tmp_path), {"state.1": known})
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_what_fails_meanwhile_leaves_no_file(tmp_path: Path, *, is_shared: bool) -> None:
+    def fail() -> None:
+        raise NoRoom("no room for a layer")
+
+    with closing(guest((0, MEMORY_BYTES))) as memory, pytest.raises(NoRoom, match="for a layer"):
+        saved(memory if is_shared else None, tmp_path / "state.1", meanwhile=fail)
+
+    assert not os.listdir(tmp_path)
 
 
 def test_pieces_that_change_places_are_found(tmp_path: Path) -> None:

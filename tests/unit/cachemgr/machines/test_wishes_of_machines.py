@@ -105,7 +105,7 @@ def test_record_is_read_back_as_it_was(tmp_path: Path) -> None:
     [
         ("", "it is no JSON"),
         ("{}", "describes no machine"),
-        ('{"format": "outrider-machine", "version": 3}', "version 3"),
+        ('{"format": "outrider-machine", "version": 4}', "version 4"),
         ('{"format": "outrider-machine", "version": 1}', "wish"),
     ],
 )

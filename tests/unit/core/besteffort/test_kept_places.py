@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from outrider.core.besteffort.jobs import schedule as schedule_module
 from outrider.core.besteffort.jobs.order import Order, OrderedJob, Rank, rank
-from outrider.core.besteffort.jobs.schedule import JobSchedule, ScheduledJob, ScheduleRules, Walk
+from outrider.core.besteffort.jobs.schedule import JobPlace, JobSchedule, ScheduledJob, ScheduleRules, Walk
 from outrider.core.model import Resources
 from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.forecast import BusyForecast, Taken
@@ -47,7 +48,12 @@ class Site:
         self.schedule = JobSchedule(self.forecast, rules)
 
     def walk(self) -> Walk:
-        walk = self.schedule.walk(self.now_s, self.available)
+        return self._told(self.schedule.walk(self.now_s, self.available))
+
+    def go_on(self) -> Walk:
+        return self._told(self.schedule.go_on(self.now_s, self.available))
+
+    def _told(self, walk: Walk) -> Walk:
         for name, place in walk.starts.items():
             job, _ = self.queue.pop(name)
             end_s = self.now_s + job.limit_s
@@ -166,7 +172,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> Counter[BusyForecast]:
             forecast, need=need, count=count, duration_s=duration_s, eligible=eligible, now_s=now_s
         )
 
-    monkeypatch.setattr("outrider.core.besteffort.jobs.schedule.earliest_together", search)
+    monkeypatch.setattr(schedule_module, "earliest_together", search)
     return counted
 
 
@@ -217,3 +223,82 @@ def test_place_gets_other_nodes_when_one_behind_it_has_started_on_one_of_its_own
     assert first.starts["1"].nodes == (3,)
     assert (first.planned["0"].start_s, first.planned["0"].nodes) == (10, (0, 3))
     assert (second.planned["0"].start_s, second.planned["0"].nodes) == (10, (0, 1))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_walk_in_slices_ends_as_one_from_nothing_whatever_changes_in_between(
+    rule: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_module, "SLICE", 1 + seed % 3)
+    site = Site(f"slices {rule} {seed}", RULES[rule])
+    for _ in range(60):
+        site.change()
+        expected, told, is_over = site.walk_from_nothing(), dict[str, JobPlace](), False
+        while not is_over:
+            part = site.go_on()
+            told |= part.starts
+            is_over = part.is_over
+            if not is_over and site.chance.random() < 0.3:
+                assert told.items() <= expected.starts.items()
+                site.change()
+                expected, told = site.walk_from_nothing(), {}
+
+        assert Walk(starts=told, planned=part.planned) == expected
+
+
+def lined_up(schedule: JobSchedule, count: int, *, eligible: int, first: int = 0) -> None:
+    """Jobs of ten seconds that want one whole node each."""
+    for number in range(first, first + count):
+        order = OrderedJob(key=str(number), submitted_s=number, nodes_wanted=1, limit_s=10)
+        job = ScheduledJob(name=str(number), nodes_wanted=1, need=cpus(2), limit_s=10, eligible=eligible)
+        schedule.put(job, rank(Order.FCFS, order, 0))
+
+
+def test_slice_looks_for_a_few_places_and_slices_together_for_as_many_as_a_walk_in_one_go(
+    searches: Counter[BusyForecast],
+) -> None:
+    forecast = BusyForecast(LAYOUT, [cpus(2)])
+    schedule = JobSchedule(forecast, RULES["conservative"])
+    lined_up(schedule, 10, eligible=1)
+    each, is_over = list[int](), False
+    while not is_over:
+        before = searches[forecast]
+        is_over = schedule.go_on(0, 1).is_over
+        each.append(searches[forecast] - before)
+
+    assert each == [4, 4, 2]
+
+
+def test_who_is_due_is_told_to_start_in_the_slice_of_that_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever has to be looked at again ahead of it."""
+    monkeypatch.setattr(schedule_module, "SLICE", 1)
+    forecast = BusyForecast(LAYOUT, [cpus(2)] * 2)
+    for node, end_s in ((0, 10), (1, 5)):
+        forecast.know(f"run {node}", (Taken(nodes=(node,), start_s=0, end_s=end_s, amount=cpus(2)),))
+    schedule = JobSchedule(forecast, RULES["conservative"])
+    lined_up(schedule, 5, eligible=0b01)
+    lined_up(schedule, 1, eligible=0b10, first=5)
+    planned = schedule.walk(0, 0b11).planned
+    forecast.know("run 0", ())
+    early = schedule.go_on(4, 0b11)
+    forecast.know("run 1", ())
+    due = schedule.go_on(5, 0b11)
+
+    assert (planned["0"].start_s, planned["5"].start_s) == (10, 5)
+    assert list(early.starts) == ["0"]
+    assert list(due.starts) == ["5"]
+
+
+def test_walk_that_is_interrupted_again_and_again_ends() -> None:
+    """Its slices get longer: twelve places are not found in slices of four, but in one of sixteen."""
+    forecast = BusyForecast(LAYOUT, [cpus(2)])
+    schedule = JobSchedule(forecast, RULES["conservative"])
+    lined_up(schedule, 13, eligible=1)
+    slices = 0
+    while slices < 10 and not schedule.go_on(0, 1).is_over:
+        slices += 1
+        # Nobody can start as long as this lasts: all places are others each time.
+        forecast.know("other", (Taken(nodes=(0,), start_s=0, end_s=100 + slices, amount=cpus(2)),))
+
+    assert slices == 2

@@ -73,13 +73,17 @@ def order_move(
 def _live(site: Site, entry: JobEntry, node: str, rate: int, *, is_planned: bool) -> dict[str, object] | None:
     """What its holder job over there is to be told; None if it is saved first."""
     lines, image = entry.lines, entry.image
-    is_alone = entry.job.nodes_wanted == 1 and entry.job.tasks == 1 and not entry.further
-    if not site.settings.moves_live or not is_alone or lines is None or image is None:
+    is_alone = entry.job.nodes_wanted == 1 and entry.job.tasks == 1
+    if not site.settings.moves_live or not is_alone or lines is None or lines.further:
         return None
-    # Of the very bytes that the machine began with.
-    own = JobLines(image=lines.image, digest=image.digest, format=lines.format, is_private=lines.is_private)
+    # Of the very bytes that the machine began with. One that ran before this service was never looked up.
+    digest = lines.digest if image is None else image.digest
+    if not digest:
+        return None
+    own = JobLines(image=lines.image, digest=digest, format=lines.format, is_private=lines.is_private)
     return {
         "node": node, "metadata": write_job_lines(own), "rate_bytes_per_s": rate, "goes_first": is_planned,
+        "account": site.holder_account,
     }  # fmt: skip
 
 

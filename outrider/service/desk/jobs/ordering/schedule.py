@@ -14,8 +14,7 @@ from outrider.core.besteffort.jobs.placement import JobPlacement
 from outrider.core.besteffort.jobs.schedule import JobPlace, JobSchedule, ScheduledJob
 from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import JobState, RmsJob, Sight
-from outrider.service.desk.jobs.job import JobEntry, Stage
-from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
+from outrider.service.desk.jobs.job import WAITING, JobEntry, JobQueues, Stage
 from outrider.service.desk.jobs.placement import UNLIMITED_S, JobPlacer
 from outrider.service.desk.nodes.running_jobs import Started
 from outrider.service.desk.state.agenda import Agenda, Topic
@@ -53,6 +52,8 @@ class JobTurns:
         self._ways: dict[str, JobPlacement] = {}
         """How the image comes to the nodes of places that were found just now."""
         self._is_wanted = False
+        self.is_under_way = False
+        """Whether only a part of all that wait has been thought about: nobody chooses nodes meanwhile."""
         self.words = ""
         """What is wrong with the queues or the order of their jobs; empty if nothing is."""
 
@@ -139,15 +140,21 @@ class JobTurns:
 
     @property
     def is_due(self) -> bool:
-        return self._settings is not None and (self._is_wanted or bool(self._jobs.to_schedule))
+        if self._settings is None:
+            return False
+        return self._is_wanted or self.is_under_way or bool(self._jobs.to_schedule)
 
-    def walk(self) -> None:
-        """Think about all that wait, if anything has changed."""
+    def go_on(self) -> None:
+        """Think about all that wait, if anything has changed, but no more in one go than others can wait
+        for. Who starts is told at once, and who has a place for later when it is over."""
         if not self.is_due:
             return
-        self._is_wanted = False
-        self._take_in()
-        walk = self._schedule.walk(self._site.now_s, self._site.book.available)
+        if self._is_wanted or self._jobs.to_schedule:
+            self._is_wanted = False
+            self._take_in()
+            self._schedule.interrupt()
+        walk = self._schedule.go_on(self._site.now_s, self._site.book.available)
+        self.is_under_way = not walk.is_over
         for key, place in walk.starts.items():
             entry = self._jobs.entries[key]
             entry.granted, entry.granted_s, entry.words = place.nodes, self._site.now_s, ""
@@ -155,6 +162,8 @@ class JobTurns:
             names = fold(self._jobs.names(set(place.nodes)))
             self._jobs.note(entry, "its turn", f"it starts on {names}")
             self._log.info("job has its turn", job=key, node=names)
+        if self.is_under_way:
+            return
         for key, place in walk.planned.items():
             self._plan(self._jobs.entries[key], place)
         for entry in self._jobs.entries.values():

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from outrider.core.besteffort.jobs import schedule
 from outrider.core.besteffort.jobs.order import Order
-from outrider.core.besteffort.jobs.schedule import ScheduleRules
+from outrider.core.besteffort.jobs.schedule import JobSchedule, ScheduleRules, Walk
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.rms.base import JobState, RmsReservation, Sight
 from outrider.service.answers.jobs import JobDetails
+from outrider.service.desk.desk import Desk, Event, Outcome
 from outrider.service.ports import NodeImage
 from outrider.service.requests import Caller, ShowJob
 from outrider.service.settings import ScheduleSettings, Settings
@@ -137,6 +139,34 @@ def test_without_backfilling_nobody_goes_first(tmp_path: Path) -> None:
 
     assert state(sandbox, short) is JobState.HELD
     sandbox.close()
+
+
+def test_whoever_asks_waits_for_a_slice_of_the_thinking_about_all_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "SLICE", 1)
+    sandbox = Sandbox(tmp_path, settings=settings(ScheduleRules(places=None)))
+    plain_slice, plain_event = JobSchedule.go_on, Desk.handle
+    slices: list[int] = []
+
+    def go_on(self: JobSchedule, now_s: int, available: int) -> Walk:
+        slices[-1] += 1
+        return plain_slice(self, now_s, available)
+
+    def handle(self: Desk, event: Event, now_s: int) -> Outcome:
+        slices.append(0)
+        return plain_event(self, event, now_s)
+
+    monkeypatch.setattr(JobSchedule, "go_on", go_on)
+    monkeypatch.setattr(Desk, "handle", handle)
+    keys = [submit(sandbox, None, nodes=4, limit_s=HOUR_S) for _ in range(6)]
+    sandbox.sleep(SOON_S)
+    planned = [details(sandbox, key).job.start_s for key in keys[1:]]
+    sandbox.close()
+
+    assert max(slices) == 1
+    assert sum(slices) >= len(keys)
+    assert None not in planned
 
 
 def test_largest_comes_first_where_size_is_the_order(tmp_path: Path) -> None:
