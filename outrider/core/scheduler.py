@@ -13,8 +13,8 @@ from functools import partial
 from typing import Protocol
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard, QueueRules
-from outrider.core.besteffort.first_slice import FirstSlices, SliceRules
 from outrider.core.besteffort.lending import OpenLease, is_clearable_within
+from outrider.core.besteffort.protection.first_slice import FirstSlices, SliceRules
 from outrider.core.besteffort.queue import BestEffortQueue
 from outrider.core.besteffort.suspension_notice import busy_until, give_back, hold_nodes
 from outrider.core.besteffort.yielding import gentlest

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from re import fullmatch
 
 from outrider.core.besteffort.board import BestEffortRun
-from outrider.core.besteffort.first_slice import SliceRules
 from outrider.core.besteffort.jobs.schedule import ScheduleRules
+from outrider.core.besteffort.protection.first_slice import SliceRules
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.leases.adaptive import SteeringRules
 from outrider.core.leases.admission import AcceptNone, HourShare, PlannedLease, ProtectBestEffort, WithinIdle

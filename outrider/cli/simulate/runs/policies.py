@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.core.besteffort.first_slice import SliceRules
+from outrider.core.besteffort.protection.first_slice import SliceRules
 from outrider.core.besteffort.suspension import memory_bytes
 from outrider.core.model import LeaseOwner, Workspace
 from outrider.core.reservations.admission import Policy

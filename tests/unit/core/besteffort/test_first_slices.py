@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.besteffort.first_slice import AHEAD_S, MOST_PAUSES, SliceRules
+from outrider.core.besteffort.protection.first_slice import AHEAD_S, MOST_PAUSES, SliceRules
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.model import Node, Resources, Workspace
 from outrider.core.scheduler import LeaseRules
