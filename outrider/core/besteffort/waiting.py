@@ -58,12 +58,14 @@ class GroupLine:
         index = bisect_left(self.orders, order)
         self.orders.insert(index, order)
         self._lengths.insert(index, length_s)
-        self._shortest_s = None
+        if self._shortest_s is not None and length_s < self._shortest_s:
+            self._shortest_s = length_s
 
     def remove(self, order: int) -> None:
         index = bisect_left(self.orders, order)
+        if self._lengths[index] == self._shortest_s:
+            self._shortest_s = None
         del self.orders[index], self._lengths[index]
-        self._shortest_s = None
 
     @property
     def shortest_s(self) -> int:
