@@ -190,6 +190,9 @@ class BookingSystem:
     def land(self, wanted: Landing) -> NoReturn:
         raise _no_jobs()
 
+    def use_of(self, job: str) -> NoReturn:
+        raise _no_jobs()
+
     def cancel(self, job: str, reason: str) -> NoReturn:
         raise _no_jobs()
 

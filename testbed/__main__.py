@@ -164,7 +164,10 @@ def _parser() -> argparse.ArgumentParser:
     up = _kind(kinds, "slurm", _slurm)
     up.add_argument("--version", choices=sorted(SUITES), help="of Slurm; without it, what this machine has")
     up.add_argument(
-        "--line", action="append", default=[], help="of slurm.conf, in the place of the testbed's own"
+        "--line",
+        action="append",
+        default=[],
+        help="of slurm.conf, in the place of ours of that key, node or partition; repeatable",
     )
     up.add_argument("--cache", type=Path, default=CACHE, help="where the trees of other versions are")
     _kind(kinds, "gridengine", _gridengine)
@@ -179,10 +182,13 @@ def _kind(
     parser.set_defaults(kind=kind, make=make)
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     up = _verb(verbs, kind, "up", _up, "make one; it stays until it is taken down")
-    up.add_argument("--nodes", type=int, default=4)
-    up.add_argument("--rate", type=rate, metavar="RATE", help="of each host's link, such as 100mbit")
+    up.add_argument("--nodes", type=int, default=4, help="n1 to nN, at most 250 (default: 4)")
+    up.add_argument("--rate", type=rate, metavar="RATE", help="of links in each direction, such as 100mbit")
     up.add_argument(
-        "--pool", type=size, metavar="SIZE", help="of a file system for each host's pool, such as 2GiB"
+        "--pool",
+        type=size,
+        metavar="SIZE",
+        help="of an XFS in memory for pools, such as 2GiB; needs xfsprogs",
     )
     up.add_argument("--share", action="append", type=Path, default=[], help="a path hosts see, too")
     up.add_argument("--share-writable", action="append", type=Path, default=[], help="and may write to")

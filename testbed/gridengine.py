@@ -315,6 +315,7 @@ class GridEngineCluster(BatchCluster):
             "scheduler": conf.changed(shown["sconf"], self._scheduler),
             conf.WORK_QUEUE: queue,
             conf.RESERVATION_QUEUE: conf.changed(queue, {**conf.RESERVATIONS, **self._queues}),
+            conf.PARTS_QUEUE: conf.changed(queue, {**conf.PARTS, **self._queues}),
         }.items():
             self.write(HEAD, f"{conf.FOLDER}/{name}", text)
         words = conf.additions(HEAD, self.nodes)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 TEMPLATES = Path("/usr/share/gridengine")
 FOLDER = "/etc/gridengine"
 ACCOUNT = "outrider"
-WORK_QUEUE, RESERVATION_QUEUE = "all.q", "outrider.q"
-QUEUES = (WORK_QUEUE, RESERVATION_QUEUE)
+WORK_QUEUE, RESERVATION_QUEUE, PARTS_QUEUE = "all.q", "outrider.q", "outrider_parts.q"
+QUEUES = (WORK_QUEUE, RESERVATION_QUEUE, PARTS_QUEUE)
 HOSTS = "@allhosts"
 SLOTS = 4
 DURATION_OFFSET_S = 5
@@ -60,8 +60,10 @@ RESERVATIONS = {
     # Twice, so that a reservation can be moved by making the new one before the old one ends.
     "slots": str(2 * SLOTS),
     "complex_values": "outrider_reservation=TRUE",
-    "subordinate_list": f"{WORK_QUEUE}=1",
+    "subordinate_list": f"{WORK_QUEUE}=1,{PARTS_QUEUE}=1",
 }
+# Its jobs run beside those of the work queue, and never beside those of whole nodes.
+PARTS = {**RESERVATIONS, "qname": PARTS_QUEUE, "subordinate_list": "NONE"}
 SAVED = {
     "ckpt_name": CHECKPOINT,
     "interface": "application-level",
@@ -126,8 +128,10 @@ def additions(head: str, nodes: Sequence[str]) -> list[str]:
         f"-Mc {FOLDER}/complexes",
         f"-Msconf {FOLDER}/scheduler",
         f"-Aq {FOLDER}/{WORK_QUEUE}",
+        f"-Aq {FOLDER}/{PARTS_QUEUE}",
         f"-Aq {FOLDER}/{RESERVATION_QUEUE}",
         f"-mattr queue subordinate_list {RESERVATION_QUEUE}=1 {WORK_QUEUE}",
+        f"-mattr queue subordinate_list {RESERVATION_QUEUE}=1 {PARTS_QUEUE}",
     ]
 
 

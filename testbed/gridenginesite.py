@@ -57,7 +57,7 @@ class GridEngineSite(ClusterSite[GridEngineCluster]):
         """Let Grid Engine use filter and hooks, as an administrator does when all nodes have them."""
         self.cluster.set_global(jsv_url=f"script:{conf.ACCOUNT}@{HOOKS}/{JSV}", shepherd_cmd=SHEPHERD)
         for queue in conf.QUEUES:
-            word = " reserved" if queue == conf.RESERVATION_QUEUE else ""
+            word = "" if queue == conf.WORK_QUEUE else " reserved"
             self.cluster.set_queue(queue, prolog=f"{PROLOG}{word}", **QUEUES)
         for name in conf.ENVIRONMENTS.values():
             self.cluster.run(HEAD, ["qconf", "-mattr", "pe", "start_proc_args", PE_START, name])

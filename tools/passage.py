@@ -58,7 +58,7 @@ IMAGE_ORDER = frozenset(
 )
 JOB = frozenset(
     (
-        *("SubmitBody", "WorkspaceFile", "BeginSubmission", "Asked", "RmsJob", "JobLines", "JobImage"),
+        *("SubmitBody", "WorkspaceFile", "BeginSubmission", "Asked", "RmsJob", "JobLines"),
         *("JobEntry", "PlacementRequest", "JobPlacement", "BestEffortTransfer"),
     )
 )

@@ -137,6 +137,11 @@ class Policies(Section):
         Field(description="the first rule that is about somebody counts, and no other")
     )
     external: ExternalSection | None = Field(None, description="a program of the site that is asked last")
+    holder_account: Account | None = Field(
+        None,
+        description="the account that the batch system charges for holder jobs of machines that move "
+        "(jobs.live); without it the job's own",
+    )
     leases: LeasesSection | None = Field(
         None, description="what is accepted, who yields, which nodes are taken and what it costs"
     )

@@ -133,6 +133,21 @@ class RmsJob:
     """The partition or queue that it is in; the first, of a job that may start in several."""
     option: int = 0
     """Of a job with several options the one whose size it was given, from 1 on; 0 if it was given none."""
+    stands_for: str = ""
+    """Of a holder job (`land`) the job for whose machine it is."""
+    payer: str = ""
+    """Then that one's account, whatever the batch system charges."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobUse:
+    """What a job that is over had of its node, by the batch system's own account."""
+
+    start_s: int
+    end_s: int
+    cpus: int
+    group: str
+    """The primary group of its user."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,7 +205,8 @@ class Landing:
     """A running machine's way to another node, in a holder job of its owner's.
 
     `start_s`: since when the job runs that is meant. `metadata`: what the holder job needs there, the
-    machine's image. `begins`: whether it may begin now, or is only asked about.
+    machine's image. `begins`: whether it may begin now, or is only asked about. `account`: which the holder
+    job is charged to; empty: the job's own.
     """
 
     job: str
@@ -201,6 +217,7 @@ class Landing:
     reason: str = ""
     goes_first: bool = False
     begins: bool = True
+    account: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -360,6 +377,11 @@ class BatchSystem(Protocol):
         A job of its owner's, the holder, takes room there and receives it; then it stands for the job, which
         is shown as running there. `Unavailable` while that goes on. No means that the machine has not gone
         and will not: there was no room in time, it was saved instead, or the batch system has no such way.
+        """
+
+    def use_of(self, job: str) -> JobUse:
+        """What a holder job had. `Unavailable` as long as it is not over; `Refused` if nothing is known of it
+        any more, or where there are none.
         """
 
     def cancel(self, job: str, reason: str) -> None:

@@ -15,14 +15,14 @@ from cachemgr.base.shares import Share
 from cachemgr.protocol import FURTHER as FURTHER
 from cachemgr.protocol import JOB_OWNER as JOB_OWNER
 from cachemgr.protocol import Readers as Readers
-from outrider.core.model import ImagePart, Workspace
+from outrider.core.model import Image, ImagePart, Workspace
 from outrider.core.switch.model import Situation
 from outrider.core.switch.planner import NoSwitch, Switch
 from outrider.core.switch.rules import PlacementRules
 from outrider.metadata.decision import Allowed, PolicyRefusal, Requester
 from outrider.metadata.notation.events import EventSpec
 from outrider.metadata.policies import ExternalSection
-from outrider.rms.base import Sight
+from outrider.rms.base import JobUse, Sight
 from outrider.store.records import Effect
 
 
@@ -258,7 +258,7 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Carry:
-    """Carry out an effect on the batch system: None, or an RmsError."""
+    """Carry out an effect on the batch system: None, what a holder job had, or an RmsError."""
 
     effect: Effect
 
@@ -373,8 +373,15 @@ class FoundImage:
     made_s: int | None = None
     """When it is expected to be made, if it is only being converted: its size is expected, too, and it has
     no digest. It may be planned, and not promised."""
+    unmade: str = ""
+    """Then: in words how far that is, for whoever has asked."""
     usable_until_s: int | None = None
     """When its address or the key to it expires: it has to be on its nodes by then."""
+
+    @property
+    def image(self) -> Image:
+        """What the core is told of it, once it has an address of its own."""
+        return Image(uri=self.uri, size_bytes=self.size_bytes, digest=self.digest, parts=self.parts)
 
 
 Result = (
@@ -386,6 +393,7 @@ Result = (
     | FoundImage
     | Switch
     | NoSwitch
+    | JobUse
     | Exception
     | None
 )

@@ -59,12 +59,14 @@ class Settings:
     has begun."""
     cpus_at_once: int = 1
     """A part of a node has a multiple of so many processors."""
+    cpu_numbers: tuple[int, ...] | None = None
+    """A part of a node has one of these numbers of processors, the smallest first; None: any number."""
     memory_of_cpu_mib: int | None = None
     """No job gets more memory than this for each of its processors, so that these keep it apart."""
     looks_for_uid: int | None = None
     """Whose files can be looked at; None: everybody's, with their own rights."""
     moves_starts: bool = True
-    """Whether the start of a reservation can be moved in the batch system at any time."""
+    """Whether a reservation in which jobs run can be changed in the batch system."""
     look_every_s: int = 30
     progress_every_s: int = 2
     """How often a node is asked while an image arrives there."""

@@ -198,11 +198,14 @@ class EntryKind(Enum):
     REFUSED = "refused"
     TOO_DEAR = "too-dear"
     """Refused for its price alone, which was more than its user wanted to pay."""
+    HELD = "held"
+    """What a holder job of a machine had, whoever pays the batch system for it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LedgerEntry:
-    """`amount` is what was charged, or what would have been, in thousandths of the site's unit of money."""
+    """`amount` is what was charged, or what would have been, in thousandths of the site's unit of money; of
+    what was held, processor-seconds."""
 
     at_s: int
     kind: EntryKind

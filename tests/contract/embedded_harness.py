@@ -17,6 +17,7 @@ from outrider.rms.base import (
     NOTHING,
     BatchSystem,
     JobState,
+    JobUse,
     Landing,
     RmsNode,
     RmsReservation,
@@ -161,6 +162,9 @@ class Restarted:
 
     def land(self, wanted: Landing) -> bool:
         return self._start().land(wanted)
+
+    def use_of(self, job: str) -> JobUse:
+        return self._start().use_of(job)
 
     def cancel(self, job: str, reason: str) -> None:
         self._start().cancel(job, reason)

@@ -284,13 +284,16 @@ class Cluster:
         scheduler = changed(self.run(["qconf", "-ssconf"]), SCHEDULER)
         lines += [f"qconf -Msconf {self.write('etc/scheduler', scheduler)}"]
         queue = changed(self.run(["qconf", "-sq"]), QUEUE)
-        ours = {"qname": "ar.q", "slots": str(2 * SLOTS), "subordinate_list": "all.q=1"}
-        reserved = changed(queue, {**ours, "complex_values": "outrider_reservation=TRUE"})
+        ours = {"slots": str(2 * SLOTS), "complex_values": "outrider_reservation=TRUE"}
+        parts = changed(queue, {**ours, "qname": "parts.q"})
+        whole = {**ours, "qname": "ar.q", "subordinate_list": "all.q=1,parts.q=1"}
+        reserved = changed(queue, whole)
         lines += [
             f"qconf -Aq {self.write('etc/all.q', queue)}",
+            f"qconf -Aq {self.write('etc/parts.q', parts)}",
             f"qconf -Aq {self.write('etc/ar.q', reserved)}",
         ]
-        lines += ["qconf -mattr queue subordinate_list ar.q=1 all.q"]
+        lines += [f"qconf -mattr queue subordinate_list ar.q=1 {name}" for name in ("all.q", "parts.q")]
         self.run(["sh", "-ec", "\n".join(lines)])
         for node in NODES:
             self.start_execd(node)
@@ -328,7 +331,7 @@ class Cluster:
         """Whether every node reports and no queue is in trouble."""
         shown = self.run(["qstat", "-f"], check=False)
         lines = [line.split() for line in shown.splitlines() if "@" in line]
-        return len(lines) == 2 * len(NODES) and all(len(line) == 5 and line[3] != "-NA-" for line in lines)
+        return len(lines) == 3 * len(NODES) and all(len(line) == 5 and line[3] != "-NA-" for line in lines)
 
 
 CONFIGURATION = {

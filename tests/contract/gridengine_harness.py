@@ -44,6 +44,7 @@ FACTOR = 20
 SETTINGS = GridEngineSettings(
     account="outrider",
     reservation_queue="ar.q",
+    parts_queue="parts.q",
     environments=((SLOTS, "two"), (1, "one")),
     checkpoint="save",
     duration_offset_s=DURATION_OFFSET_S,
@@ -227,6 +228,8 @@ class GridEngineHarness:
         for number in parsing.advance_numbers(self._as("root", ["qrstat", "-xml", "-u", "*"])):
             self._as("root", ["qrdel", number], check=False)
         self._as("root", ["qmod", "-c", "*"], check=False)
+        # What tells whose they are has gone with the reservations.
+        self._as("root", ["qmod", "-e", "*"], check=False)
         self._cluster.wait_for("an empty cluster", self._is_empty)
 
     def _is_empty(self) -> bool:

@@ -61,11 +61,13 @@ def of_nodes(sight: Sight) -> Iterator[str]:
 
 
 def of_reservations(sight: Sight) -> Iterator[str]:
-    """No two share a node at any time, and a job in one runs on its nodes after its start."""
+    """No two share a node at any time, unless both have parts of it; a job in one runs on its nodes after
+    its start."""
     by_name = {each.name: each for each in sight.reservations}
     for number, one in enumerate(sight.reservations):
         for other in sight.reservations[number + 1 :]:
             meet = one.start_s < other.end_s and other.start_s < one.end_s
+            meet &= one.is_whole or other.is_whole
             if meet and set(one.nodes) & set(other.nodes):
                 yield f"reservations {one.name} and {other.name} overlap"
     for job, name in on_nodes(sight):

@@ -11,6 +11,7 @@ from outrider.core.model import Resources
 from outrider.rms.base import (
     NOTHING,
     BatchSystem,
+    JobUse,
     Landing,
     RmsNode,
     RmsReservation,
@@ -107,6 +108,9 @@ class AskedTwice:
 
     def land(self, wanted: Landing) -> bool:
         return self._twin.land(wanted)
+
+    def use_of(self, job: str) -> JobUse:
+        return self._twin.use_of(job)
 
     def cancel(self, job: str, reason: str) -> None:
         self._twice("cancel", lambda: self._twin.cancel(job, reason))

@@ -33,7 +33,7 @@ PLANTED = (
     ("desk", "outrider.service.desk.views.site", "outrider.service.web.app"),
     ("desk-rooms", "outrider.service.desk.nodes.orders", "outrider.service.desk.jobs.manager"),
     ("desk-rooms", "outrider.service.desk.state.site", "outrider.service.desk.nodes.orders"),
-    ("desk-rooms", "outrider.service.desk.reservations.repair", "outrider.service.desk.jobs.ordering.queues"),
+    ("desk-rooms", "outrider.service.desk.reservations.repair", "outrider.service.desk.jobs.job"),
     ("desk-rooms", "outrider.service.desk.jobs.release", "outrider.service.desk.components"),
     ("store-rooms", "outrider.store.sqlite.database", "outrider.store.postgresql.schema"),
     ("node", "cachemgr.pool.policies", "outrider.core.model"),

@@ -49,7 +49,7 @@ from cachemgr.machines.batch.options import WrappedScript, WrapperOptions, read_
 from cachemgr.machines.batch.remains import continued, end_machine, remove_machine
 from cachemgr.machines.batch.steps.leaving import LeavingMachine, clear_after
 from cachemgr.machines.batch.steps.left import LeftFiles
-from cachemgr.machines.batch.steps.marks import HOLD, SavedMark
+from cachemgr.machines.batch.steps.marks import FOLDER_PREFIX, HOLD, HOLDS, SavedMark
 from cachemgr.machines.batch.steps.tasks import TASKS, run_tasks
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
@@ -69,7 +69,6 @@ if TYPE_CHECKING:
 MACHINES = "/var/tmp"
 """Where each user's folder of machines is; the epilog looks there, too."""
 TIDY = "tidy"
-FOLDER_PREFIX = "job-"
 GRACE_S = 20.0
 """What a job has between TERM and its end, less than Slurm's KillWait of 30 s."""
 FAILED_STATUS = 125
@@ -238,6 +237,11 @@ def tidy(key: str, site: MachineSite) -> int:
     and nothing is left of one that is not to go on."""
     machine = Machine(_folder(key), site)
     if os.path.isdir(machine.folder):
+        if os.path.exists(f"{machine.folder}/{HOLDS}"):
+            from cachemgr.machines.batch.steps.holding import tidy_held
+
+            tidy_held(machine)
+            return 0
         end_machine(machine, but=(states.SUSPENDED, states.MOVED))
     return 0
 

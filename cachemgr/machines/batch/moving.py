@@ -148,7 +148,11 @@ def _make_room(machine: Machine) -> None:
     """What is left of an earlier stay: void if the machine was given away from here, or lost."""
     if not has_record(machine.site.disk, machine.folder):
         return
-    record = machine.status().record
+    try:
+        record = machine.status().record
+    except NotInPool:
+        # It was on its way here alive, and nothing of it had run.
+        return
     if record.state in (states.MOVED, states.LOST):
         machine.remove()
     elif record.state != states.SUSPENDED or record.place != machine.place:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cachemgr.machines.keeper import MachineStatus
+    from cachemgr.machines.live.arriving import MachineOffer
     from cachemgr.machines.live.streams import SignedStream
     from cachemgr.machines.machine import Machine
-    from cachemgr.machines.wish import MachineWish
 
 WAIT_S = 3600.0
 MOST_CONNECTIONS = 16
@@ -45,26 +45,34 @@ class MachineLanding:
     """The machine's folder, and who may speak about it: whoever has the key, one at a time."""
 
     def __init__(
-        self, machine: Machine, key: bytes, paths: Callable[[MachineWish], Mapping[str, str]]
+        self, machine: Machine, key: bytes, paths: Callable[[MachineOffer], Mapping[str, str]]
     ) -> None:
-        """`paths` says where the files of a machine lie here that are not its own."""
+        """`paths` says, once it is known which machine comes, where the files lie here that are not its
+        own."""
         self._machine, self._key, self._paths = machine, key, paths
         self._places = threading.Semaphore(MOST_CONNECTIONS)
         self._speaks = threading.Lock()
         self._has_arrived = threading.Event()
         self._heard_s = machine.site.clock.monotonic_s()
 
-    def wait(self, listener: socket.socket, wait_s: float = WAIT_S) -> MachineStatus:
-        """Until the machine runs here. Raises SourceFailed if nobody brings it for so long; what has come
-        until then stays, since it may be the machine itself already."""
+    def wait(
+        self,
+        listener: socket.socket,
+        wait_s: float = WAIT_S,
+        is_gone: Callable[[], bool] = lambda: False,
+    ) -> MachineStatus:
+        """Until the machine runs here. Raises SourceFailed if nobody brings it for so long, or if it is gone
+        before; what has come until then stays, since it may be the machine itself already."""
         check_user()
         self._machine.make_folder()
         clock = self._machine.site.clock
         listener.settimeout(LOOK_S)
         while not self._has_arrived.is_set():
-            if not self._speaks.locked() and clock.monotonic_s() > self._heard_s + wait_s:
+            is_late = clock.monotonic_s() > self._heard_s + wait_s
+            if not self._speaks.locked() and (is_late or is_gone()):
                 raise SourceFailed(
-                    f"nobody has brought a machine to {self._machine.folder} for {wait_s:.0f} s"
+                    f"nobody has brought a machine to {self._machine.folder}"
+                    + (f" for {wait_s:.0f} s" if is_late else ", and its job is over")
                 )
             with suppress(socket.timeout):
                 connection, _ = listener.accept()
@@ -140,7 +148,7 @@ class MachineLanding:
             self._bring(stream, wanted, is_new=verb == crossing.FILE)
         elif verb == crossing.RECEIVE:
             offer = read_offer(wanted.get("offer", {}))
-            receive(machine, offer, self._paths(offer.wish))
+            receive(machine, offer, self._paths(offer))
         elif verb == crossing.LOADED:
             wait_until_loaded(machine)
         elif verb == crossing.ARRIVE:

@@ -45,7 +45,7 @@ def received(
     machine: Machine, address: str, key: str, paths: Mapping[str, str], wait_s: float
 ) -> MachineStatus:
     """Wait for a machine that comes."""
-    found, landing = read_address(address), MachineLanding(machine, read_key(key), lambda wish: paths)
+    found, landing = read_address(address), MachineLanding(machine, read_key(key), lambda offer: paths)
     try:
         kind = socket.getaddrinfo(*found, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server(found, family=kind)

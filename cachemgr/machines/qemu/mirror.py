@@ -13,8 +13,12 @@ if TYPE_CHECKING:
 
 MIRROR, COPY = "mirror-", "copy-"
 CANCEL_S = 10.0
-PAUSE_S = 0.005
+LOOK_S = 20.0
 JOB_ENDS = ("BLOCK_JOB_COMPLETED", "BLOCK_JOB_CANCELLED")
+
+
+class TimedOut(CacheError):
+    """Nothing was heard of a mirror for as long as was waited."""
 
 
 def mirror(monitor: QemuMonitor, name: str, node: str, socket: str, rate_bytes_per_s: int) -> None:
@@ -23,6 +27,22 @@ def mirror(monitor: QemuMonitor, name: str, node: str, socket: str, rate_bytes_p
     monitor.command("blockdev-add", {**copy, "server": {"type": "unix", "path": socket}})
     job: dict[str, object] = {"job-id": f"{MIRROR}{name}", "device": node, "target": f"{COPY}{name}"}
     monitor.command("blockdev-mirror", {**job, "sync": "top", "speed": rate_bytes_per_s})
+
+
+def gets_less(monitor: QemuMonitor, name: str) -> bool:
+    """Wait until both places have the same; False if a guest writes so much that it does not come to that: at
+    each look, half of what was left is to be sent."""
+    before_bytes = None
+    while True:
+        with suppress(TimedOut):
+            wait_for_mirror(monitor, name, LOOK_S)
+            return True
+        for each in monitor.command("query-block-jobs"):
+            if each["device"] == f"{MIRROR}{name}":
+                left_bytes = each["len"] - each["offset"]
+                if before_bytes is not None and left_bytes * 2 > before_bytes:
+                    return False
+                before_bytes = left_bytes
 
 
 def wait_for_mirror(monitor: QemuMonitor, name: str, wait_s: float) -> None:
@@ -49,7 +69,7 @@ def _job_event(
     # What is said of other disks is theirs to be waited for.
     monitor.events.extend(passed)
     if found is None:
-        raise CacheError(f"disk {name} was not copied within {wait_s:.0f} s")
+        raise TimedOut(f"disk {name} was not copied within {wait_s:.0f} s")
     data = found["data"]
     if found["event"] != wanted or data.get("error"):
         place = "here" if data.get("operation") == "read" else "at the other end, which may be gone"

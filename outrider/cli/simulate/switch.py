@@ -45,6 +45,7 @@ itself; constraints that are not known here are refused by name. Of `among` the 
 holds most of the machines' memory; what is to be apart on the way, too, is looked at in the plan, and said.
 
 examples:
+  outrider sim switch --figure-9
   outrider sim switch --instance li6.json.gz --no-solver --explain vm17
   outrider sim switch --mix six-two-two --seeds 3
   outrider sim switch --machines 486 --picture figure10.svg
@@ -90,6 +91,9 @@ def add(commands: Subparsers) -> None:
         "--explain", metavar="VM",
         help="say why a machine is moved or not, of an instance or of one random site",
     )  # fmt: skip
+    parser.add_argument(
+        "--figure-9", action="store_true", help="the stages of the paper's example, and nothing else"
+    )
     outputs = parser.add_argument_group("output")
     outputs.add_argument("--json", action="store_true", help="print rows and samples as JSON")
     outputs.add_argument("--csv", action="store_true", help="print a line for each sample")
@@ -97,6 +101,9 @@ def add(commands: Subparsers) -> None:
 
 
 def switch(arguments: argparse.Namespace) -> None:
+    if arguments.figure_9:
+        _show_figure_9(arguments)
+        return
     if arguments.instance:
         _solve(arguments)
         return
@@ -157,6 +164,26 @@ def _improve(arguments: argparse.Namespace) -> Improve | None:
     from outrider.sim.switch.experiment import solver
 
     return solver(_effort(arguments))
+
+
+def _show_figure_9(arguments: argparse.Namespace) -> None:
+    for name in ("instance", "fewest_moves", "mix", "machines", "explain", "csv", "picture"):
+        if getattr(arguments, name):
+            option = name.replace("_", "-")
+            raise InputError(f"--{option}: --figure-9 is one example of its own: leave one of both out")
+    from outrider.core.switch.cost import longest_cost, sum_cost
+    from outrider.core.switch.stages import plan_stages
+    from outrider.sim.switch.figure9 import figure_9, told
+
+    situation, target = figure_9()
+    plan = plan_stages(situation, target)
+    costs = sum_cost(plan, situation.machines), longest_cost(plan, situation.machines)
+    if arguments.json:
+        print_json({"stages": told(situation, plan), "cost": costs[0], "longest": costs[1]})
+        return
+    for number, stage in enumerate(told(situation, plan), 1):
+        print(f"  stage {number}  {', '.join(stage)}")
+    print(f"  cost     {costs[0]}; by stages {costs[1]}")
 
 
 def _solve(arguments: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from outrider.core.model import Resources
 from outrider.rms.base import (
     NOTHING,
     JobState,
+    JobUse,
     Landing,
     NodeState,
     Refused,
@@ -36,8 +37,8 @@ from outrider.rms.twin import Hooks, Outside, Twin, TwinRules
 from outrider.rms.twin.jobs import OCCUPYING, TwinJob
 from outrider.rms.twin.rules import Epilog, Prolog, go_on, pass_by
 
-RULES = TwinRules(kill_s=2)
-"""A job that has to go is told, and killed two seconds later."""
+RULES = TwinRules(kill_s=2, saves_machines=False)
+"""A job that has to go is told, and killed two seconds later; jobs have no machines."""
 TICK_S = 1.0
 MOST_JOBS = 10_000
 MOST_JOBS_OF_ONE = 1_000
@@ -135,8 +136,7 @@ class EmbeddedSystem:
 
     def look(self) -> Sight:
         with self._call():
-            sight = self._twin.look()
-            return replace(sight, jobs=tuple(replace(job, can_save=False) for job in sight.jobs))
+            return self._twin.look()
 
     def shares(self) -> dict[str, int]:
         # Nobody keeps account of what its users have had.
@@ -208,6 +208,9 @@ class EmbeddedSystem:
 
     def land(self, wanted: Landing) -> bool:
         return False
+
+    def use_of(self, job: str) -> JobUse:
+        raise Refused(f"job {job} is no holder job: there are none here")
 
     def cancel(self, job: str, reason: str) -> None:
         with self._call():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from xml.etree import ElementTree
 
 from outrider.rms.base import RmsError
 from outrider.rms.gridengine.mending import Told, nobody, tree
+
+_GRANTED = re.compile(r"advance reservation (\d+) has been granted")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,6 +175,12 @@ def _advance(found: ElementTree.Element) -> Advance:
             )
         ),
     )
+
+
+def granted_number(text: str) -> int | None:
+    """What qrsub says when it has made one."""
+    found = _GRANTED.search(text)
+    return None if found is None else int(found[1])
 
 
 def utc_s(text: str) -> int:

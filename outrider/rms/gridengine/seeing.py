@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from outrider.core.model import Resources
-from outrider.rms.base import JobState, NodeState, RmsJob, RmsNode, RmsReservation
+from outrider.rms.base import NOTHING, JobState, NodeState, RmsJob, RmsNode, RmsReservation
 from outrider.rms.gridengine import context
 from outrider.rms.gridengine.parsing import Advance, Detail, GridTask, QueueInstance, duration_s
 from outrider.rms.gridengine.settings import GridEngineSettings
 
 GUARD = "outrider_guard_"
 """How the names of reservations begin that keep others off the nodes of one, in the work queue."""
+CLOSED = "outrider_closed_"
+"""How the names of those begin that tell which hosts the service has closed to other jobs."""
 LIMIT = "OUTRIDER_LIMIT"
 """The limit of a job that is bound to a shorter reservation, whose end is its limit there."""
 ON_HOSTS = ("hostname", "h")
@@ -29,14 +31,20 @@ class Waiting:
     limit_s: int | None
 
 
-def nodes(instances: Iterable[QueueInstance], settings: GridEngineSettings) -> tuple[RmsNode, ...]:
-    """The hosts of the work queue."""
-    names = (settings.work_queue, settings.reservation_queue)
+def nodes(
+    instances: Iterable[QueueInstance],
+    settings: GridEngineSettings,
+    closed: Collection[str] = (),
+) -> tuple[RmsNode, ...]:
+    """The hosts of the work queue; what is closed for a moment is not drained."""
+    names = (settings.work_queue, *settings.reserved_queues)
     states: dict[str, str] = {}
     slots: dict[str, int] = {}
     for each in instances:
         if each.queue in names:
-            states[each.host] = states.get(each.host, "") + each.state
+            is_ours = each.queue == settings.work_queue and each.host in closed
+            state = each.state.replace("d", "") if is_ours else each.state
+            states[each.host] = states.get(each.host, "") + state
         if each.queue == settings.work_queue:
             slots[each.host] = each.slots
     return tuple(
@@ -56,6 +64,7 @@ def reservation(found: Advance, settings: GridEngineSettings) -> RmsReservation:
     is_ours = found.owner == settings.account
     start_s = found.start_s
     padding_s = settings.duration_offset_s if is_ours else 0
+    parts = [number for name, number in found.slots if name.partition("@")[0] == settings.parts_queue]
     return RmsReservation(
         name=found.name or f"ar-{found.number}",
         nodes=tuple(name.partition("@")[2] for name, _ in found.slots),
@@ -63,6 +72,7 @@ def reservation(found: Advance, settings: GridEngineSettings) -> RmsReservation:
         end_s=max(start_s + 1, found.end_s - padding_s),
         users=found.users,
         is_ours=is_ours,
+        size=Resources.of(cpus=max(parts)) if parts else NOTHING,
         key=str(found.number),
     )
 

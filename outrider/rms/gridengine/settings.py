@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from outrider.rms.base import RmsReservation
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GridEngineSettings:
@@ -18,6 +20,9 @@ class GridEngineSettings:
     """Who owns the reservations: a manager, and the only member of the user set arusers."""
     work_queue: str = "all.q"
     reservation_queue: str = "outrider.q"
+    parts_queue: str = ""
+    """Has the reservations of parts of nodes, and is in no subordinate list with the work queue; without it
+    there are none such."""
     reservation_complex: str = "outrider_reservation"
     """A FORCED BOOL of the reservation queue, which keeps jobs without a reservation out of it."""
     environments: tuple[tuple[int, str], ...] = ()
@@ -31,9 +36,19 @@ class GridEngineSettings:
             raise ValueError("account is empty: name the user who owns the reservations")
         if self.work_queue == self.reservation_queue:
             raise ValueError(f"both queues are {self.work_queue}: reservations need a queue of their own")
+        if self.parts_queue in (self.work_queue, self.reservation_queue):
+            raise ValueError(f"parts of nodes need a queue of their own, not {self.parts_queue}")
         if self.duration_offset_s < 0:
             raise ValueError("duration_offset_s is an amount")
 
     def environment(self, slots: int) -> str | None:
         """The parallel environment that gives so many slots on each node."""
         return dict(self.environments).get(slots)
+
+    @property
+    def reserved_queues(self) -> tuple[str, ...]:
+        """The queues of reservations."""
+        return (self.reservation_queue, *filter(None, (self.parts_queue,)))
+
+    def queue_of(self, reservation: RmsReservation) -> str:
+        return self.reservation_queue if reservation.is_whole else self.parts_queue

@@ -29,6 +29,8 @@ class Snapshot:
     advances: tuple[Advance, ...]
     """Of reservations, guards left out, the newest of a name last."""
     guards: tuple[Advance, ...]
+    marks: tuple[Advance, ...] = ()
+    """Of hosts that are closed to jobs outside of reservations."""
     troubled: frozenset[str] = frozenset()
     """The numbers of jobs in Grid Engine's state E: a start of theirs has failed."""
 
@@ -46,21 +48,23 @@ def take(
     hosts = commands.read("qhost", "-q", "-xml")
     instances = hearing.told(parsing.queue_instances(hosts, commands.told), clock.now_s())
     found = advances(commands)
-    own = tuple(each for each in found if not is_guard(each, settings))
+    own, guards, marks = _sorted(found, settings)
+    closed = [each.name.removeprefix(seeing.CLOSED) for each in marks]
     eligible = _eligible(commands, settings, details)
     ruled = environments.settings(commands, settings, details.values(), clock.now_s())
     return Snapshot(
         sight=Sight(
             at_s=clock.now_s(),
-            nodes=seeing.nodes(instances, settings),
+            nodes=seeing.nodes(instances, settings, closed),
             jobs=seeing.jobs(details, rows, held, _names(own, settings), eligible, ruled),
             reservations=_reservations(own, settings),
-            queues=tuple(sorted({each.queue for each in instances} - {settings.reservation_queue})),
+            queues=tuple(sorted({each.queue for each in instances} - {*settings.reserved_queues})),
         ),
         details=details,
         instances=instances,
         advances=own,
-        guards=tuple(each for each in found if is_guard(each, settings)),
+        guards=guards,
+        marks=marks,
         troubled=_troubled(rows),
     )
 
@@ -112,14 +116,9 @@ def _names(own: Iterable[Advance], settings: GridEngineSettings) -> dict[int, st
 
 def reserved_anew(commands: GridEngineCommands, settings: GridEngineSettings, before: Snapshot) -> Snapshot:
     """An earlier snapshot with the advance reservations that are there now."""
-    found = advances(commands)
-    own = tuple(each for each in found if not is_guard(each, settings))
-    return replace(
-        before,
-        sight=replace(before.sight, reservations=_reservations(own, settings)),
-        advances=own,
-        guards=tuple(each for each in found if is_guard(each, settings)),
-    )
+    own, guards, marks = _sorted(advances(commands), settings)
+    sight = replace(before.sight, reservations=_reservations(own, settings))
+    return replace(before, sight=sight, advances=own, guards=guards, marks=marks)
 
 
 def _reservations(own: Iterable[Advance], settings: GridEngineSettings) -> tuple[RmsReservation, ...]:
@@ -147,8 +146,20 @@ def advances(commands: GridEngineCommands) -> list[Advance]:
     return sorted(found, key=lambda each: each.number)
 
 
-def is_guard(found: Advance, settings: GridEngineSettings) -> bool:
-    return found.owner == settings.account and found.name.startswith(seeing.GUARD)
+def _sorted(
+    found: Iterable[Advance], settings: GridEngineSettings
+) -> tuple[tuple[Advance, ...], tuple[Advance, ...], tuple[Advance, ...]]:
+    """Reservations, guards, and marks of closed hosts."""
+    own, guards, marks = list[Advance](), list[Advance](), list[Advance]()
+    for each in found:
+        is_ours = each.owner == settings.account
+        if is_ours and each.name.startswith(seeing.GUARD):
+            guards.append(each)
+        elif is_ours and each.name.startswith(seeing.CLOSED):
+            marks.append(each)
+        else:
+            own.append(each)
+    return tuple(own), tuple(guards), tuple(marks)
 
 
 def selected(commands: GridEngineCommands, wishes: seeing.Waiting) -> tuple[str, ...]:

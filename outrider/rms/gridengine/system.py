@@ -10,6 +10,7 @@ from outrider.core.model import Resources
 from outrider.rms.base import (
     NOTHING,
     JobState,
+    JobUse,
     Landing,
     Refused,
     RmsJob,
@@ -20,20 +21,21 @@ from outrider.rms.base import (
     Unknown,
 )
 from outrider.rms.commands import AccountOf, account_of
-from outrider.rms.gridengine import context, reserving, seeing, submitting
+from outrider.rms.gridengine import context, seeing, submitting
 from outrider.rms.gridengine.commands import GridEngineCommands
 from outrider.rms.gridengine.environments import Environments
 from outrider.rms.gridengine.hearing import Hearing
 from outrider.rms.gridengine.parsing import Advance
+from outrider.rms.gridengine.reserving import binding, booking
+from outrider.rms.gridengine.reserving.guards import Guards
 from outrider.rms.gridengine.settings import GridEngineSettings
-from outrider.rms.gridengine.snapshot import Snapshot, of_one_job, reserved_anew, selected, take
+from outrider.rms.gridengine.snapshot import Snapshot, of_one_job, reserved_anew, take
 from outrider.rms.knocking import Knocking
 from outrider.rms.saved import saved_again
 
 EXECD_PORT = 6445
 """Where execds listen unless SGE_EXECD_PORT or the service sge_execd says otherwise."""
 ON_NODES = (JobState.STARTING, JobState.RUNNING)
-ANY_QUEUE = "*"
 AGAIN_S, PATIENCE_S = 20, 120
 """A job that was told to save its machine is told again after so long, as long as it runs; and no more."""
 MOST_ASKED = 1000
@@ -64,13 +66,15 @@ class GridEngine:
         self._highest = 0
         self._last: Snapshot | None = None
         self._asked: dict[str, int] = {}
+        self._waiting: set[str] = set()
+        """Reservations whose start was moved on: they may begin at any moment."""
         self._hearing = Hearing()
         self._environments = Environments()
         self._knocking = Knocking(execd_port)
 
     def look(self) -> Sight:
         snapshot = self._snapshot()
-        reserving.mend_guards(self._commands, self._settings, snapshot, self._clock.now_s())
+        self._guards(snapshot).mend(snapshot)
         seen = snapshot.sight
         if not self._shown:
             return seen
@@ -86,21 +90,27 @@ class GridEngine:
     def reserve(self, wanted: RmsReservation) -> None:
         now_s = self._clock.now_s()
         snapshot = self._snapshot()
-        refusal = reserving.refusal(wanted, snapshot.sight, now_s)
+        wanted = _as_kept(snapshot, wanted)
+        refusal = booking.refusal(wanted, snapshot.sight, self._settings, now_s)
         if refusal is not None:
             raise refusal
-        known = {each.name: each for each in snapshot.sight.reservations}
-        seen = known.get(wanted.name)
-        old = self._named(snapshot, wanted.name)
-        if seen is not None and reserving.is_so(seen, wanted, now_s):
+        seen = {each.name: each for each in snapshot.sight.reservations}.get(wanted.name)
+        old, guards = self._named(snapshot, wanted.name), self._guards(snapshot)
+        self._note_wait(seen, wanted, now_s)
+        if seen is not None and booking.is_so(seen, wanted, now_s):
             self._move(snapshot, old[:-1], old[-1].number, seen)
         else:
             self._keep_running(snapshot, wanted.name, "changed")
-            number = reserving.make(self._commands, self._settings, wanted, snapshot.sight, now_s)
-            self._move(snapshot, old, number, wanted)
-        # Guards of another time or place give way to those that are needed now.
-        now = reserved_anew(self._commands, self._settings, snapshot)
-        reserving.mend_guards(self._commands, self._settings, now, now_s)
+            try:
+                if not wanted.is_whole:
+                    guards.first(snapshot, wanted)
+                number = booking.make(self._commands, self._settings, wanted, snapshot.sight, now_s)
+                self._move(snapshot, old, number, wanted)
+            finally:
+                # Guards of another time or place give way to those that are needed now.
+                self._mend_anew(guards, snapshot)
+            return
+        self._mend_anew(guards, snapshot)
 
     def unreserve(self, name: str) -> None:
         snapshot = self._snapshot()
@@ -113,10 +123,11 @@ class GridEngine:
             if job.reservation == name and seen is not None:
                 # What is none of ours nobody here would ever release: its user can.
                 is_ours = job.metadata is not None or job.tag or job.is_held_by_us
-                self._alter(job, "-h", "s" if is_ours else "u", *self._unbinding(snapshot, job))
-        reserving.remove(self._commands, self._named(snapshot, name))
-        guards = [each for each in snapshot.guards if each.name == seeing.GUARD + name]
-        reserving.remove(self._commands, guards)
+                freed = binding.unbound(self._settings, snapshot.details[_number(job.key)])
+                self._alter(job, "-h", "s" if is_ours else "u", *freed)
+        booking.remove(self._commands, self._named(snapshot, name))
+        self._waiting.discard(name)
+        self._mend_anew(self._guards(snapshot), snapshot)
 
     def bind(self, job: str, reservation: str | None, limit_s: int | None = None) -> None:
         if limit_s is not None:
@@ -128,7 +139,7 @@ class GridEngine:
         if reservation is None:
             if found.reservation is not None:
                 self._not_on_nodes(found, "unbound")
-                self._alter(found, *self._unbinding(snapshot, found))
+                self._alter(found, *binding.unbound(self._settings, snapshot.details[_number(job)]))
             return
         wanted = {each.name: each for each in snapshot.sight.reservations}.get(reservation)
         if wanted is None:
@@ -138,9 +149,13 @@ class GridEngine:
         if found.reservation == reservation:
             return
         self._not_on_nodes(found, f"bound to {reservation}")
-        self._fits(snapshot, found, wanted)
+        detail = snapshot.details[_number(job)]
+        slots = _slots_of_a_node(snapshot, wanted)
+        refusal = binding.misfit(self._settings, detail, found, wanted, slots)
+        if refusal is not None:
+            raise refusal
         number = self._named(snapshot, reservation)[-1].number
-        self._alter(found, *self._binding(snapshot, found, number, wanted))
+        self._alter(found, *binding.bound(self._settings, detail, number, wanted))
 
     def hold(self, job: str, reason: str) -> None:
         # First of all, since each moment counts: a job that is not held may start.
@@ -178,7 +193,8 @@ class GridEngine:
         detail = snapshot.details[_number(job)]
         requests = dict(seeing.own_wishes(detail, self._settings).requests)
         left = submitting.time_left(context.saved_machine(detail), requests)
-        self._alter(found, *self._led(snapshot, found, nodes), *left, *carried, *mark, "-h", holds)
+        led = binding.led(self._commands, self._settings, snapshot, detail, found, nodes)
+        self._alter(found, *led, *left, *carried, *mark, "-h", holds)
         if _number(job) in snapshot.troubled:
             # Ends the state E of a start that failed.
             self._commands.attempt("qmod", "-cj", job)
@@ -329,6 +345,9 @@ class GridEngine:
     def land(self, wanted: Landing) -> bool:
         return False
 
+    def use_of(self, job: str) -> JobUse:
+        raise Refused(f"job {job} is no holder job: there are none here")
+
     def cancel(self, job: str, reason: str) -> None:
         try:
             self._commands.ask("qdel", job)
@@ -349,9 +368,9 @@ class GridEngine:
             if seen.users and submission.user not in seen.users:
                 raise Refused(f"reservation {seen.name} is not for {submission.user}")
             number = self._named(snapshot, seen.name)[-1].number
-            queue = f"{context.QUEUES}={ANY_QUEUE}"
+            queue = f"{context.QUEUES}={binding.ANY_QUEUE}"
             whole_node_slots = _slots_of_a_node(snapshot, seen)
-            bound = ["-ar", str(number), "-q", self._settings.reservation_queue, "-ac", queue]
+            bound = ["-ar", str(number), "-q", self._settings.queue_of(seen), "-ac", queue]
             if limit_s is not None and limit_s > seen.end_s - seen.start_s:
                 bound += ["-ac", f"{seeing.LIMIT}={limit_s}"]
                 limit_s = None
@@ -362,6 +381,19 @@ class GridEngine:
         key = self._commands.ask_as(account, *argv).decode().split()[-1]
         self._highest = max(self._highest, int(key))
         return key
+
+    def _guards(self, snapshot: Snapshot) -> Guards:
+        return Guards(self._commands, self._settings, snapshot, self._clock.now_s(), self._waiting)
+
+    def _mend_anew(self, guards: Guards, snapshot: Snapshot) -> None:
+        """Guards as they are to be for the reservations that are there now."""
+        guards.mend(reserved_anew(self._commands, self._settings, snapshot))
+
+    def _note_wait(self, seen: RmsReservation | None, wanted: RmsReservation, now_s: int) -> None:
+        if wanted.start_s <= now_s:
+            self._waiting.discard(wanted.name)
+        elif seen is not None and now_s < seen.start_s < wanted.start_s and seen.end_s == wanted.end_s:
+            self._waiting.add(wanted.name)
 
     def _snapshot(self) -> Snapshot:
         snapshot = take(self._commands, self._settings, self._clock, self._hearing, self._environments)
@@ -400,24 +432,14 @@ class GridEngine:
         if job.state in ON_NODES:
             raise Refused(f"job {job.key} runs on {' '.join(job.nodes)} already: it cannot be {what}")
 
-    def _fits(self, snapshot: Snapshot, job: RmsJob, wanted: RmsReservation) -> None:
-        """A parallel job waits forever in a reservation whose allocation rule is not its own."""
-        environment = snapshot.details[_number(job.key)].environment
-        slots = _slots_of_a_node(snapshot, wanted)
-        whole = None if slots is None else self._settings.environment(slots)
-        if environment is not None and whole is not None and environment != whole:
-            raise Refused(
-                f"job {job.key} asks for parallel environment {environment}, and reservation {wanted.name} "
-                f"has whole nodes: submit it with -pe {whole} {(slots or 0) * job.nodes_wanted}"
-            )
-
     def _move(self, snapshot: Snapshot, old: Iterable[Advance], number: int, wanted: RmsReservation) -> None:
         """Lets jobs that wait follow to another advance reservation, and ends the earlier ones."""
         earlier = {each.number: each for each in old}
         for job in snapshot.sight.jobs:
-            if snapshot.details[_number(job.key)].reservation in earlier:
-                self._alter(job, *self._binding(snapshot, job, number, wanted))
-        reserving.remove(self._commands, earlier.values())
+            detail = snapshot.details[_number(job.key)]
+            if detail.reservation in earlier:
+                self._alter(job, *binding.bound(self._settings, detail, number, wanted))
+        booking.remove(self._commands, earlier.values())
 
     def _alter(self, job: RmsJob, *arguments: str) -> None:
         self._commands.ask("qalter", *arguments, _number(job.key))
@@ -428,58 +450,20 @@ class GridEngine:
             self._job(self._snapshot_for(job), job)
         self._commands.ask("qalter", "-ac", f"{name}={text}", _number(job))
 
-    def _binding(self, snapshot: Snapshot, job: RmsJob, number: int, wanted: RmsReservation) -> list[str]:
-        detail = snapshot.details[_number(job.key)]
-        wishes = seeing.own_wishes(detail, self._settings)
-        requests = dict(wishes.requests)
-        arguments = ["-ar", str(number), "-q", self._settings.reservation_queue]
-        arguments += ["-ac", f"{context.QUEUES}={context.encoded(','.join(wishes.queues) or ANY_QUEUE)}"]
-        if wishes.limit_s is not None and wishes.limit_s > wanted.end_s - wanted.start_s:
-            requests.pop("h_rt", None)
-            arguments += ["-ac", f"{seeing.LIMIT}={wishes.limit_s}"]
-        elif wishes.limit_s is not None:
-            requests["h_rt"] = str(wishes.limit_s)
-        requests[self._settings.reservation_complex] = "TRUE"
-        return [*arguments, "-l", submitting.requests(requests)]
 
-    def _unbinding(self, snapshot: Snapshot, job: RmsJob) -> list[str]:
-        detail = snapshot.details[_number(job.key)]
-        wishes = seeing.own_wishes(detail, self._settings)
-        requests = dict(wishes.requests)
-        if wishes.limit_s is not None:
-            requests["h_rt"] = str(wishes.limit_s)
-        queues = ",".join(wishes.queues) or ANY_QUEUE
-        return ["-ar", "0", "-q", queues, "-l", submitting.requests(requests)]
-
-    def _led(self, snapshot: Snapshot, job: RmsJob, nodes: tuple[str, ...]) -> list[str]:
-        """The queues for a job that is released to nodes; its user's own wishes are kept and kept to."""
-        wishes = seeing.own_wishes(snapshot.details[_number(job.key)], self._settings)
-        own = ",".join(wishes.queues) or ANY_QUEUE
-        kept = ["-ac", f"{context.QUEUES}={context.encoded(own)}"]
-        if job.reservation is not None:
-            queue = self._settings.reservation_queue
-            names = [f"{queue}@{node}" for node in sorted(set(nodes))]
-            return ["-q", ",".join(names) or queue, *kept]
-        if not nodes:
-            return ["-q", own, *kept]
-        if seeing.restricts(wishes):
-            names = [
-                name
-                for name in selected(self._commands, wishes)
-                if name.partition("@")[2] in nodes
-                and name.partition("@")[0] != self._settings.reservation_queue
-            ]
-        else:
-            names = [f"{self._settings.work_queue}@{node}" for node in sorted(set(nodes))]
-        if len({name.partition("@")[2] for name in names}) < job.nodes_wanted:
-            raise Refused(f"job {job.key} may not run on {' '.join(nodes)}: its user named other nodes")
-        return ["-q", ",".join(sorted(names)), *kept]
+def _as_kept(snapshot: Snapshot, wanted: RmsReservation) -> RmsReservation:
+    """Of a part nothing but slots is kept; one that is all slots of its nodes is of whole nodes."""
+    if wanted.is_whole:
+        return wanted
+    whole = _slots_of_a_node(snapshot, replace(wanted, size=NOTHING))
+    is_all = wanted.size["cpus"] >= whole > 0
+    return replace(wanted, size=NOTHING if is_all else Resources.of(cpus=wanted.size["cpus"]))
 
 
-def _slots_of_a_node(snapshot: Snapshot, wanted: RmsReservation) -> int | None:
-    """How many slots a node of a reservation has."""
+def _slots_of_a_node(snapshot: Snapshot, wanted: RmsReservation) -> int:
+    """How many slots a reservation has of a node, the largest of them."""
     slots = [node.capacity["cpus"] for node in snapshot.sight.nodes if node.name in wanted.nodes]
-    return max(slots, default=None)
+    return max(slots, default=0) if wanted.is_whole else wanted.size["cpus"]
 
 
 def has_room(capacity: Resources, wanted: Resources) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from outrider.metadata.errors import TextError
 from outrider.metadata.notation.hostlists import expand
-from outrider.rms.base import JobState, Refused, Unknown
+from outrider.rms.base import JobState, JobUse, Refused, Unavailable, Unknown
 from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.fields import BadField
 from outrider.rms.slurm.jobs import OVER, WAITING
@@ -19,6 +19,8 @@ from outrider.rms.slurm.jobs import OVER, WAITING
 KEY = re.compile(r"[1-9][0-9]{0,9}")
 FORMAT = "%A|%F|%K|%T|%Q|%U|%N|%r|%v"
 RUN_FORMAT = "%A|%S|%Q"
+USE_FORMAT = "%A|%T|%S|%e|%C|%g"
+ACCOUNTED = "JobIDRaw,State,Start,End,AllocCPUS,Group"
 BY_PEOPLE = frozenset({"JobHeldUser", "JobHeldAdmin"})
 
 
@@ -114,6 +116,53 @@ def check_run(commands: SlurmCommands, found: Standing, start_s: int) -> SlurmRu
     if run.start_s != start_s:
         raise Refused(f"job {found.key} runs since {run.start_s}, not since {start_s}: it has come back")
     return run
+
+
+def use_of(commands: SlurmCommands, key: str) -> JobUse:
+    """What a job had that is over: from slurmctld, which forgets it after MinJobAge, else from the site's
+    accounting, if there is one. Raises RmsError."""
+    try:
+        lines = commands.ask(
+            "squeue", "--noheader", "--states=all", f"--jobs={key}", f"--format={USE_FORMAT}"
+        )
+        found = _use_in(lines, key, USE_FORMAT)
+    except Unknown:
+        found = None
+    if found is None:
+        try:
+            lines = commands.ask(
+                "sacct",
+                "--noheader",
+                "--allocations",
+                "--parsable2",
+                f"--jobs={key}",
+                f"--format={ACCOUNTED}",
+            )
+        except Refused as error:
+            raise Refused(f"Slurm has forgotten job {key}, and accounts for none: {error}") from error
+        found = _use_in(lines, key, ACCOUNTED)
+    if found is None:
+        raise Unknown(
+            f"there is no job {key} any more, nor in the site's accounting: what it had is not known"
+        )
+    return found
+
+
+def _use_in(lines: bytes, key: str, form: str) -> JobUse | None:
+    for line in lines.decode("utf-8", "replace").splitlines():
+        try:
+            number, state, start, end, cpus, group = line.split("|", 5)
+            if number != key:
+                continue
+            # sacct says who has cancelled it, in the same field.
+            if state.partition(" ")[0] not in OVER:
+                raise Unavailable(f"job {key} is {state.lower()}: what it will have had is not known yet")
+            # One that was cancelled while it waited has no start, or no node.
+            start_s, end_s = (int(each) if each.isdecimal() else 0 for each in (start, end))
+            return JobUse(start_s=min(start_s or end_s, end_s), end_s=end_s, cpus=int(cpus or 0), group=group)
+        except ValueError as error:
+            raise BadField(f"Slurm printed {line[:120]!r}, which is not {form}: {error}") from error
+    return None
 
 
 def _standing(line: str) -> Standing:

@@ -1,8 +1,9 @@
 """Jobs whose running machines go to other nodes: each in a holder job of its owner's, which stands for it.
 
 Slurm has no way to give a batch job another node while it runs. So a holder job of the same user, with the
-same size, the same account and the time that is left, takes room over there and receives the machine
-(`cachemgr/machines/batch/steps/holding.py`); the job itself goes back to the queue, held. Its record names
+same size, the same account or the one that the site names, and the time that is left, takes room over there
+and receives the machine (`cachemgr/machines/batch/steps/holding.py`); the job itself goes back to the queue,
+held. Its record names
 the holder, and while that has the machine everything that is asked for the job is asked of the holder. When
 the machine is over the job is there again as one that waits: its next run ends at once, as the machine did.
 """
@@ -16,9 +17,9 @@ from cachemgr.machines.batch.steps.marks import HAS, HOLDER_NAME, READY, WAITS
 from outrider.core.model import Resources
 from outrider.metadata.errors import TextError
 from outrider.metadata.notation.hostlists import expand
-from outrider.rms.base import Landing, Refused, Submission, Unavailable, Unknown
+from outrider.rms.base import JobUse, Landing, Refused, Submission, Unavailable, Unknown
 from outrider.rms.saved import saved_again
-from outrider.rms.slurm.asking import Standing, check_run, standing
+from outrider.rms.slurm.asking import Standing, check_run, standing, use_of
 from outrider.rms.slurm.fields import BadField
 from outrider.rms.slurm.handing import arguments, record_for, script_of
 from outrider.rms.slurm.jobs import OVER, WAITING, SlurmJob
@@ -130,7 +131,7 @@ class SlurmHolders(SlurmSystem):
 
     def _submitted(self, known: SlurmJob, places: list[str], wanted: Landing, left_s: int | None) -> str:
         """A holder job is handed over as any job with an image: it waits until that is on its node."""
-        account = self._account_of(known.user, known.uid)
+        account, charged = self._account_of(known.user, known.uid), wanted.account or known.account
         submission = Submission(
             user=known.user,
             uid=known.uid,
@@ -148,7 +149,7 @@ class SlurmHolders(SlurmSystem):
             f"--job-name={HOLDER_NAME.format(WAITS, known.key)}",
             f"--nodelist={wanted.node}",
             *([f"--partition={known.partitions[0]}"] if known.partitions else []),
-            *([f"--account={known.account}"] if known.account else []),
+            *([f"--account={charged}"] if charged else []),
             *places,
         ]
         printed = self._commands.ask_as(account, *argv, text=script_of(submission))
@@ -245,6 +246,10 @@ class SlurmHolders(SlurmSystem):
         with self._guard:
             if self._held(job) is None:
                 super().resume(job)
+
+    def use_of(self, job: str) -> JobUse:
+        with self._guard:
+            return use_of(self._commands, job)
 
     def cancel(self, job: str, reason: str) -> None:
         with self._guard:

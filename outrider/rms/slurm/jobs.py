@@ -80,6 +80,10 @@ class SlurmJob:
     name: str = ""
     held_in: str = ""
     """The holder job in which its machine runs now."""
+    stands_for: str = ""
+    """Of a holder job the job whose record names it."""
+    payer: str = ""
+    """Then that one's account."""
 
 
 def jobs_in(data: bytes, now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
@@ -134,7 +138,20 @@ def _gathered(jobs: Iterable[SlurmJob]) -> Iterator[SlurmJob]:
 
 def in_holders(jobs: tuple[SlurmJob, ...]) -> tuple[SlurmJob, ...]:
     """A job whose machine runs in a holder job is shown as running where that does, with what it has; the
-    holder is there for its image alone."""
+    holder is there for its image alone. Which jobs are holders is in their jobs' records."""
+    named = {
+        key: job
+        for job in jobs
+        for key in (job.record.holder, job.record.next_holder)
+        if key and key != job.key
+    }
+    if named:
+        jobs = tuple(
+            job
+            if (of := named.get(job.key)) is None or of.uid != job.uid
+            else replace(job, stands_for=of.key, payer=of.account)
+            for job in jobs
+        )
     holders = {job.key: job for job in jobs if job.name.startswith(HOLDER_NAME.format(HAS, ""))}
     found: dict[str, SlurmJob] = {}
     for job in jobs if holders else ():

@@ -153,6 +153,8 @@ class SlurmSnapshot:
             is_blocked=is_blocked,
             queue=job.partitions[0] if job.partitions else "",
             option=job.record.option,
+            stands_for=job.stands_for,
+            payer=job.payer,
         )
 
     def _report(self, *findings: str) -> None:

@@ -38,6 +38,8 @@ class TwinRules:
     """An administrator may delete a reservation in which a job runs, which ends the job."""
     reruns_after_failure: bool = True
     """A job whose node fails waits again, rather than having ended."""
+    saves_machines: bool = True
+    """A job's machine can be told to be saved, if it runs in one."""
     moves_machines: bool = False
     """A saved machine can be brought to another node: its job starts where it is."""
     release_ends_all_holds: bool = False

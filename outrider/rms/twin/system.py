@@ -14,6 +14,7 @@ from outrider.core.model import Resources
 from outrider.rms.base import (
     NOTHING,
     JobState,
+    JobUse,
     Landing,
     Refused,
     RmsJob,
@@ -267,6 +268,8 @@ class Twin:
     def _shown(self, job: TwinJob) -> RmsJob:
         """What a look shows of a job, with where its machine is and may be."""
         seen, world = job.seen(), self._world
+        if not world.rules.saves_machines:
+            seen = replace(seen, can_save=False)
         if not world.rules.moves_machines:
             return seen
         saved = () if job.state in OCCUPYING else job.saved_nodes
@@ -275,6 +278,9 @@ class Twin:
 
     def land(self, wanted: Landing) -> bool:
         return False
+
+    def use_of(self, job: str) -> JobUse:
+        raise Refused(f"job {job} is no holder job: there are none here")
 
     def cancel(self, job: str, reason: str) -> None:
         with self._call("cancel"):

@@ -64,7 +64,8 @@ class ReportLine:
     """One payer's sums. Amounts are thousandths of the site's unit of money.
 
     `charged` is for reservations that are over, `booked` what those cost that are not. Lost is what refused
-    requests would have cost: to refusals of the site, or to their price.
+    requests would have cost: to refusals of the site, or to their price. `machines` are holder jobs that
+    are over, with what these had.
     """
 
     payer: str
@@ -77,6 +78,9 @@ class ReportLine:
     lost_to_refusals: int
     too_dear: int
     lost_to_price: int
+    machines: int
+    machine_node_seconds: int
+    machine_cpu_seconds: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,7 @@ from outrider.collector import collector_paused
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
-from outrider.rms.base import BatchSystem
+from outrider.rms.base import BatchSystem, JobUse
 from outrider.service.answers.images import ImageList
 from outrider.service.answers.jobs import Verdict
 from outrider.service.answers.reservations import ReservationDetails
@@ -98,7 +98,7 @@ class Providers:
 
     make_backend: Callable[[Config, TracingLog, Mapping[str, str]], Backend]
     make_desk: MakeDesk
-    carry_effect: Callable[[Effect, BatchSystem, Sign | None], None]
+    carry_effect: Callable[[Effect, BatchSystem, Sign | None], JobUse | None]
     ask_program: Callable[[AskProgram], Allowed | PolicyRefusal]
 
 
@@ -171,7 +171,7 @@ def _raise_files() -> None:
 def read_policy_book(config: Config) -> PolicyBook:
     """The policies that the configuration names. Raises ServiceInputError."""
     try:
-        return PolicyBook(config.policies)
+        return PolicyBook(config.policies, has_holders=config.jobs.live)
     except MetadataError as error:
         raise ServiceInputError(f"the policies are not right:\n{error}") from error
     except OSError as error:

@@ -17,7 +17,7 @@ from outrider.collector import collector_paused
 from outrider.core.reservations.refusal import of_broken_program
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
-from outrider.rms.base import NodeState, Refused, RmsNode, Sight
+from outrider.rms.base import JobUse, NodeState, Refused, RmsNode, Sight
 from outrider.service.answers.nodes import Reconciled
 from outrider.service.answers.reply import Answer, Replied, Trouble
 from outrider.service.desk.batch.effect_queue import MOST_WAIT_S, EffectQueue
@@ -338,21 +338,21 @@ class Desk:
         if parts is None:
             return
         site, identity, now_s, job = parts.site, effect.identity, self._now_s, job_of(effect)
-        if result is None:
+        if result is None or isinstance(result, JobUse):
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
             if job is None:
                 parts.lifecycle.carried(effect)
                 if effect.kind == RESERVE:
                     parts.reconciler.reserved(effect.subject)
             else:
-                parts.jobs.carried(effect, job)
+                parts.jobs.carried(effect, job, result)
             return
         wait_s = self._batch.again_s(effect)
         words = str(result) or type(result).__name__
         waiting = self._store.waiting_effects(effect.subject)
         # A machine that is to be moved is suspended before and goes on afterwards, whatever else is wanted.
         is_one_of_several = effect.kind == PARK or any(map(is_move, waiting))
-        is_needed = is_one_of_several and not isinstance(result, Refused)
+        is_needed = is_one_of_several and not (job is None and isinstance(result, Refused))
         if waiting and waiting[-1].identity != identity and not is_needed:
             # A later one says what should be now, and waits for this one to be out of its way.
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
@@ -427,7 +427,7 @@ class Desk:
         calls: list[Call] = [*self._batch.calls(self._now_s, None if parts is None else parts.watch)]
         if parts is not None:
             calls += self._orders.calls(self._now_s)
-            calls += parts.jobs.lookups()
+            calls += parts.jobs.images.calls()
             calls += parts.jobs.notes.calls(self._now_s)
             calls += parts.opening.sources.calls()
             calls += parts.switches.calls()

@@ -26,7 +26,7 @@ from outrider.service.desk.leases.options import ChosenWay, chosen_way, with_sta
 from outrider.service.desk.leases.pieces import PiecesAdmission
 from outrider.service.desk.leases.roles import RolesAdmission
 from outrider.service.desk.reservations.admission import Doubtful, Judged, no_doubts
-from outrider.service.desk.reservations.decision import whole_nodes
+from outrider.service.desk.reservations.decision import all_slots
 from outrider.service.desk.state.node_list import ListedNode
 from outrider.service.desk.state.permissions import may_read
 from outrider.service.desk.state.recorded_answers import read_decision, write_decision
@@ -118,7 +118,7 @@ class RequestDispatch:
         if isinstance(request, ShowJob):
             return self._parts.job_views.details(request, caller)
         if isinstance(request, AskStart):
-            return self._parts.job_views.start(request, caller)
+            return self._parts.jobs.release.may_start(request, caller)
         if isinstance(request, ShowSwitch):
             return self._parts.switches.show()
         if isinstance(request, Explain):
@@ -423,7 +423,9 @@ class RequestDispatch:
     def _told_again(self, text: str) -> Decision:
         decision = read_decision(text)
         nodes = expand(decision.nodes) if decision.result == "accepted" and decision.nodes else ()
-        return replace(decision, **whole_nodes(self._parts.site, nodes))
+        live = self._parts.site.live.get(decision.name)
+        resources = None if live is None else live.reservation.workspace.resources
+        return replace(decision, **all_slots(self._parts.site, nodes, resources))
 
     def _remember(self, caller: Caller, request: Reserve | Modify, decision: Decision) -> None:
         site = self._parts.site

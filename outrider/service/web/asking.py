@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TypeVar
 
 from cachemgr.base.shares import Share, Shares
@@ -31,15 +31,6 @@ Kind = TypeVar("Kind", bound=Answer)
 Found = TypeVar("Found")
 IMAGE_KEY = "metadata.image"
 """Where the image of a workspace is in its file, for whoever is told of a fault."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WantedLease:
-    """A reservation that is asked for. `late` says of each image that is only being made how far it is: such
-    a request can be planned, and not be accepted."""
-
-    request: Reserve
-    late: tuple[str, ...] = ()
 
 
 class Asker:
@@ -99,26 +90,25 @@ class Asker:
             raise TypeError(f"a recalled answer is a {type(answer).__name__}")
         return answer
 
-    async def wanted(self, caller: Caller, body: ReserveBody) -> WantedLease:
+    async def wanted(self, caller: Caller, body: ReserveBody) -> Reserve:
         """The reservation that a body asks for, with its image as found, or as it is expected to become."""
         now_s = self.front.now_s()
         workspace = await self.read(caller, lambda: understand_reservation(body, now_s))
         starts = await self.read(caller, lambda: understand_starts(body, workspace, now_s))
         roles = workspace.metadata.roles if workspace.metadata.has_unlike_roles else ()
-        late: list[NotYet] = []
         ways = () if workspace.deployment is None else workspace.deployment.options
         known: dict[ImageSection, FoundImage] = {}
 
         async def found(section: ImageSection | None, key: str) -> FoundImage | None:
             if section is not None and section not in known:
-                known[section] = await self._resolve_or_expect(caller, section, late, key)
+                known[section] = await self._resolve_or_expect(caller, section, key)
             return None if section is None else known[section]
 
         # Where each option has an image, nobody gets the workspace's.
         first = ways[0].image if ways and all(way.image for way in ways) else None
         own = first or workspace.metadata.image
         key = "deployment.options[0].image" if first else IMAGE_KEY
-        image = known[own] = await self._resolve_or_expect(caller, own, late, key)
+        image = known[own] = await self._resolve_or_expect(caller, own, key)
         role_images = [
             await found(role.image, f"metadata.roles[{number}].image") for number, role in enumerate(roles)
         ]
@@ -128,7 +118,7 @@ class Asker:
         zone = understand_zone(body.zone)
         for each in known.values():
             check_expiry(workspace, starts, each, zone)
-        request = Reserve(
+        return Reserve(
             role_images=tuple(role_images),
             option_images=tuple(option_images),
             workspace=workspace,
@@ -139,19 +129,17 @@ class Asker:
             most_price=understand_price(body.max_price),
             is_best_fit=body.best_fit,
         )
-        return WantedLease(request=request, late=tuple(map(str, late)))
 
     async def _resolve_or_expect(
-        self, caller: Caller, image: ImageSection, late: list[NotYet], key: str = IMAGE_KEY
+        self, caller: Caller, image: ImageSection, key: str = IMAGE_KEY
     ) -> FoundImage:
-        """What is at an address; or what is expected to be made of that, with words on how far it is."""
+        """What is at an address; or what is expected to be made of that."""
         try:
             return await self.resolve(caller, image, key)
         except NotYet as error:
             if error.expected is None:
                 raise of_unmade(str(error)) from error
-            late.append(error)
-            return error.expected
+            return replace(error.expected, unmade=str(error))
 
     async def resolve(self, caller: Caller, image: ImageSection, key: str = IMAGE_KEY) -> FoundImage:
         """What is at the address of an image, which has that key in its file. Raises NotYet while that is

@@ -37,8 +37,10 @@ def as_a_site_has_it(cluster: GridEngineCluster) -> None:
     def qconf(*argv: str) -> str:
         return cluster.run("head", ["qconf", *argv]).stdout
 
-    qconf("-rattr", "queue", "subordinate_list", "NONE", WORK)
-    qconf("-dq", RESERVATIONS)
+    for queue in (WORK, conf.PARTS_QUEUE, RESERVATIONS):
+        qconf("-rattr", "queue", "subordinate_list", "NONE", queue)
+    for queue in (conf.PARTS_QUEUE, RESERVATIONS):
+        qconf("-dq", queue)
     qconf("-rattr", "queue", "ckpt_list", conf.CHECKPOINT, WORK)
     qconf("-dckpt", conf.MACHINE_CHECKPOINT)
     complexes = [line for line in qconf("-sc").splitlines() if not line.startswith("outrider_")]

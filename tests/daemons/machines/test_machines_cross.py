@@ -13,6 +13,7 @@ from random import Random
 
 import pytest
 
+from cachemgr.base.clock import SystemClock
 from testbed.hosts import Hosts, HostsError
 from tests.daemons.machines.engine import PYTHON, UID, WAIT_S, Engine, wait_until
 from tests.daemons.machines.test_counting_machines import assert_counted
@@ -21,6 +22,9 @@ from tests.repository import ROOT
 LINK_BITS_PER_S = 4_000_000
 CUT_AFTER_S = (0.5, 1.5, 2.5, 4.0)
 """What is sent of a small guest takes longer over that link."""
+CLOCK = SystemClock()
+STILL_S = 1.0
+"""A guest in emulation that says nothing for so long stands still while its memory is sent."""
 PORT = 7300
 TARGETS_KILLED = 12
 LONGEST_S = 2.0
@@ -163,6 +167,21 @@ def received(engine: Engine, hosts: Hosts, machine: str, at: tuple[str, ...]) ->
         waits.communicate(timeout=WAIT_S)
 
 
+def wait_until_still(engine: Engine, machine: str, sends: subprocess.Popen[str]) -> None:
+    """Until memory is being sent; disks are before."""
+    counted, since_s = 0, CLOCK.monotonic_s()
+
+    def is_still() -> bool:
+        nonlocal counted, since_s
+        found = max(engine.counted(machine))
+        if found != counted:
+            counted, since_s = found, CLOCK.monotonic_s()
+        return CLOCK.monotonic_s() - since_s > STILL_S
+
+    wait_until(is_still, lambda: f"machine {machine} never stands still")
+    assert sends.poll() is None, sends.communicate()
+
+
 @pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root for hosts of its own")
 def test_machine_stays_where_it_is_while_the_link_is_cut(engine: Engine, counter: str) -> None:
@@ -171,10 +190,13 @@ def test_machine_stays_where_it_is_while_the_link_is_cut(engine: Engine, counter
     said = []
     with Hosts(2, LINK_BITS_PER_S) as hosts:
         at = ("--at", f"{hosts.address(1)}:{PORT}", "--key", key_file(engine, "key", "k" * 32))
-        for after_s in CUT_AFTER_S:
+        for after_s in (*CUT_AFTER_S, None, None):
             with received(engine, hosts, "b", at):
                 sends = on_host(engine, hosts, 0, "migrate", str(engine.machines / "a"), *at)
-                time.sleep(after_s)
+                if after_s is None:
+                    wait_until_still(engine, "a", sends)
+                else:
+                    time.sleep(after_s)
                 hosts.cut(1)
                 said.append(sends.communicate(timeout=2 * WAIT_S)[1])
                 hosts.mend(1)

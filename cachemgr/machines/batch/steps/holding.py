@@ -7,6 +7,7 @@ machine. How the job has ended is noted for its own next run, which does nothing
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import signal
@@ -16,22 +17,26 @@ import sys
 import threading
 from contextlib import closing, suppress
 
-from cachemgr.base.errors import BadRequest, CacheError, InUse
+from cachemgr.base.disk import RealDisk, replace_file
+from cachemgr.base.errors import BadRequest, CacheError, InUse, NotInPool
 from cachemgr.machines import states
-from cachemgr.machines.batch.remains import images_here, remove_machine
+from cachemgr.machines.batch.remains import end_machine, images_here, remove_machine
 from cachemgr.machines.batch.steps.leaving import LeavingMachine, clear_after
-from cachemgr.machines.batch.steps.marks import HAS, HOLDER_NAME, READY, Door
+from cachemgr.machines.batch.steps.marks import FOLDER_PREFIX, HAS, HOLDER_NAME, HOLDS, READY, Door
 from cachemgr.machines.live.landing import MachineLanding
+from cachemgr.machines.machine import Machine
 from cachemgr.machines.record import has_record, read_record
 from cachemgr.machines.running import SUSPENDED_STATUS, Keeping, kept, run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cachemgr.machines.batch.image import JobImages
     from cachemgr.machines.batch.steps.marks import SavedMark
     from cachemgr.machines.batch.system import BatchJob
     from cachemgr.machines.keeper import MachineStatus
-    from cachemgr.machines.machine import Machine
+    from cachemgr.machines.live.arriving import MachineOffer
     from cachemgr.machines.wish import MachineWish
 
 COMES_WITHIN_S = 120.0
@@ -41,6 +46,7 @@ ASK_S = 10
 LOOK_S = 30.0
 TRIES, PAUSE_S = 60, 5.0
 KEY_BYTES = 32
+MOST_NOTE_BYTES = 256
 
 
 def hold(machine: Machine, own: BatchJob, mark: SavedMark, images: JobImages, rate: str) -> int:
@@ -49,27 +55,36 @@ def hold(machine: Machine, own: BatchJob, mark: SavedMark, images: JobImages, ra
         raise BadRequest(f"a holder job needs a rate in bytes a second, not {rate[:20]!r}")
     _make_room(machine)
     key = secrets.token_bytes(KEY_BYTES)
-    landing = MachineLanding(machine, key, lambda wish: images_here(own.key, wish, images))
+
+    def expected(offer: MachineOffer) -> Mapping[str, str]:
+        # Whoever is killed from here on has said whose the machine is, and where to look for it.
+        HeldNote(machine, own.key).write(offer.token_digest)
+        mark.write_outputs()
+        mark.write_holder(machine.place, own.key)
+        return images_here(own.key, offer.wish, images)
+
+    landing = MachineLanding(machine, key, expected)
     with closing(_listener()) as listener:
         port = listener.getsockname()[1]
         mark.write_door(Door(os.uname().nodename, port, key.hex(), int(rate)))
         try:
             if not _called(own, READY, machine):
                 raise CacheError("Slurm does not take a holder job's name: the machine stays where it is")
-            landing.wait(listener, COMES_WITHIN_S)
+            job = JobWatch(own, machine, LOOK_S / 5)
+            landing.wait(listener, COMES_WITHIN_S, job.is_gone)
         finally:
             mark.remove_door()
-    mark.write_outputs()
-    mark.write_holder(machine.place, own.key)
     # Until Slurm has heard it the service takes the machine for being on its way.
     threading.Thread(target=_call_until_heard, args=(own, machine), daemon=True).start()
     wish = read_record(machine.site.disk, machine.folder).wish
-    return kept(lambda given: _keep(machine, wish, own, mark, given))
+    status = kept(lambda given: _keep(machine, wish, own, mark, given))
+    HeldNote(machine, own.key).remove()
+    return status
 
 
 def _keep(machine: Machine, wish: MachineWish, own: BatchJob, mark: SavedMark, given: Keeping) -> int:
     """As its job's own script does it. A machine that has ended is not begun again here."""
-    others = HeldMachine(mark, own, wish.name.rpartition("job-")[2])
+    others = HeldMachine(mark, JobWatch(own, machine, LOOK_S))
     status = run(machine, wish, grace_s=GRACE_S, caught=given.caught, others=others, is_appended=True)
     if status == SUSPENDED_STATUS:
         if not clear_after(machine, mark):
@@ -82,23 +97,69 @@ def _keep(machine: Machine, wish: MachineWish, own: BatchJob, mark: SavedMark, g
     return status
 
 
+class HeldNote:
+    """Which machine a holder job has, for the epilog, which knows the holder's number alone. It is in a
+    folder of that number, as jobs' machines are."""
+
+    def __init__(self, machine: Machine, holder: str) -> None:
+        above, self._name = os.path.split(machine.folder)
+        self._folder = f"{above}/{FOLDER_PREFIX}{holder}"
+        self._path = f"{self._folder}/{HOLDS}"
+
+    def write(self, token_digest: str) -> None:
+        os.makedirs(self._folder, 0o700, exist_ok=True)
+        replace_file(RealDisk(), self._path, f"{self._name} {token_digest}\n".encode())
+
+    def remove(self) -> None:
+        with suppress(OSError):
+            os.unlink(self._path)
+            os.rmdir(self._folder)
+
+
+def tidy_held(holder: Machine) -> None:
+    """What a holder job that is over has left: its machine, if that came to it and has not gone on from here.
+    One of a later run of the same job has another token, and is left alone."""
+    try:
+        noted = RealDisk().read(f"{holder.folder}/{HOLDS}", MOST_NOTE_BYTES).decode(errors="replace")
+    except OSError:
+        return
+    name, _, digest = noted.strip().partition(" ")
+    above, number = os.path.split(holder.folder)
+    if name == os.path.basename(name) and name.startswith(FOLDER_PREFIX):
+        held = Machine(f"{above}/{name}", holder.site)
+        with suppress(CacheError, OSError):
+            token = read_record(held.site.disk, held.folder).token
+            if digest in (token, hashlib.sha256(token.encode()).hexdigest()):
+                end_machine(held, but=(states.SUSPENDED, states.MOVED))
+    HeldNote(holder, number[len(FOLDER_PREFIX) :]).remove()
+
+
+class JobWatch:
+    """Whether the job whose machine it is is over, asked for every so many seconds."""
+
+    def __init__(self, own: BatchJob, machine: Machine, every_s: float) -> None:
+        self._own, self._clock, self._every_s = own, machine.site.clock, every_s
+        self._key = os.path.basename(machine.folder)[len(FOLDER_PREFIX) :]
+        self._next_s = 0.0
+
+    def is_gone(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        if now_s < self._next_s:
+            return False
+        known = self._own.others()
+        self._next_s = now_s + self._every_s
+        return known is not None and self._key not in known
+
+
 class HeldMachine(LeavingMachine):
     """A machine in a holder job: it goes with the job that it is of."""
 
-    def __init__(self, mark: SavedMark, own: BatchJob, key: str) -> None:
+    def __init__(self, mark: SavedMark, job: JobWatch) -> None:
         super().__init__(mark)
-        self._own, self._key = own, key
-        self._next_s = 0.0
+        self._job = job
 
     def look(self, machine: Machine) -> MachineStatus | None:
-        now_s = machine.site.clock.monotonic_s()
-        if now_s < self._next_s:
-            return None
-        known = self._own.others()
-        self._next_s = now_s + LOOK_S
-        if known is None or self._key in known:
-            return None
-        return machine.stop(GRACE_S)
+        return machine.stop(GRACE_S) if self._job.is_gone() else None
 
 
 def _make_room(machine: Machine) -> None:
@@ -106,7 +167,11 @@ def _make_room(machine: Machine) -> None:
     machine.make_folder()
     if not has_record(machine.site.disk, machine.folder):
         return
-    record = machine.status().record
+    try:
+        record = machine.status().record
+    except NotInPool:
+        # It was on its way here, and nothing of it had run.
+        return
     if record.state not in (states.MOVED, states.LOST):
         raise InUse(f"machine {record.name} is {record.state} here: it cannot come")
     machine.remove()

@@ -14,6 +14,9 @@ HOLD = "hold"
 HOLDER_NAME = "outrider-{}-{}"
 """What the service reads of a holder job in Slurm: how far it is, and of which job the machine is."""
 WAITS, READY, HAS = "waits", "ready", "has"
+FOLDER_PREFIX = "job-"
+"""Of the folder of a job's machine on its node; a holder job has one for a note of whose machine it has."""
+HOLDS = "holds"
 ENDED, DOOR, OUTPUTS, HOLDER = ".ended", ".door", ".outputs", "holder "
 MOST_MARK_BYTES = 4096
 

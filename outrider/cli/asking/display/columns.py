@@ -136,6 +136,8 @@ REPORT: Columns[ReportLine] = (
     (">LOST", lambda each, when: money(each.lost_to_refusals)),
     (">TOO_DEAR", lambda each, when: f"{each.too_dear:,}"),
     (">LOST_TO_PRICE", lambda each, when: money(each.lost_to_price)),
+    (">HOLDERS", lambda each, when: f"{each.machines:,}"),
+    (">CPU_HOURS", lambda each, when: f"{each.machine_cpu_seconds / 3600:,.1f}"),
 )
 REPORT_FIELDS = (
     "payer",
@@ -148,6 +150,9 @@ REPORT_FIELDS = (
     "lost_to_refusals",
     "too_dear",
     "lost_to_price",
+    "machines",
+    "machine_node_seconds",
+    "machine_cpu_seconds",
 )
 LEASES: Columns[LeaseView] = (
     ("NAME", lambda each, when: each.name),

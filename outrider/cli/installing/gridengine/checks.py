@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,11 +11,14 @@ from outrider.cli.installing.common.findings import Check, DoctorFinding
 from outrider.cli.installing.common.headchecks import HeadChecks, fault, ok, warning
 from outrider.cli.installing.common.headfiles import CONFIG, configured, deployed
 from outrider.cli.installing.gridengine import plan, proof
-from outrider.cli.installing.gridengine.site import GridSite
+from outrider.cli.installing.gridengine.site import GridSite, memory_bytes, value
+from outrider.metadata.notation.amounts import memory_mib
 from outrider.rms.gridengine.mending import tree
 
 FILTER = f"{plan.FOLDER}/outrider_jsv.py"
 FILTER_S = 10
+LIMITS = re.compile(r"(?:^|=)([^\[\]=,]+)")
+"""What a queue says of all its hosts, and of single ones: 2G,[n1=4G]."""
 GREETING = "SEND ENV\nSTARTED\n"
 
 
@@ -29,8 +33,8 @@ class GridHeadChecks(HeadChecks):
 
     def all(self) -> Sequence[Check]:
         found: list[Check] = [
-            self.qmaster, self.objects, self.queues, self.offset, self.filter, self.shipped, self.key,
-            self.configuration, self.service, self.deployment,
+            self.qmaster, self.objects, self.queues, self.offset, self.memory, self.filter, self.shipped,
+            self.key, self.configuration, self.service, self.deployment,
         ]  # fmt: skip
         return [*found, self.hooks] if self.prove_as is not None else found
 
@@ -72,6 +76,23 @@ class GridHeadChecks(HeadChecks):
             ]  # fmt: skip
         is_known = ok("scheduler", f"DURATION_OFFSET is {said} s, as outriderd knows")
         return [is_known, *(ok("scheduler", words) for words in plan.pace(self.site))]
+
+    def memory(self) -> list[DoctorFinding]:
+        """Whether no slot gets more memory than reservations of parts count with."""
+        said = configured("slot_memory")
+        if not said:
+            return []
+        most, queues = memory_mib(said) << 20, (self.site.work_queue, *self.wishes.reserved_queues[1:])
+        found = []
+        for queue in queues:
+            text = value(self.site.queues.get(queue, ""), "h_vmem")
+            limits = [memory_bytes(each) for each in LIMITS.findall(text)] or [None]
+            if any(each is None or each > most for each in limits):
+                found.append(
+                    fault("memory", f"queue {queue} has h_vmem {text or 'NONE'}, {CONFIG} says slot_memory "
+                    f"{said}: let no slot have more by qconf -mq {queue}")
+                )  # fmt: skip
+        return found or [ok("memory", f"no slot has more than {said}")]
 
     def filter(self) -> list[DoctorFinding]:
         """Whether it answers as its account, and says nothing on stderr, which would refuse every job."""

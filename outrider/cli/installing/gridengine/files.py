@@ -52,6 +52,7 @@ class GridHead:
     account: str
     work_queue: str
     reservation_queue: str
+    parts_queue: str
     environments: tuple[tuple[int, str], ...]
     duration_offset_s: int
     root: str
@@ -76,6 +77,7 @@ def configuration(head: GridHead) -> str:
         f"account: {head.account}",
         f"work_queue: {head.work_queue}",
         f"reservation_queue: {head.reservation_queue}",
+        *([f"parts_queue: {head.parts_queue}"] if head.parts_queue else []),
         f"environments: {environments}",
         f"duration_offset: {head.duration_offset_s}s",
     ]

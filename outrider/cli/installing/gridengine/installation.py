@@ -49,13 +49,14 @@ class GridEngineInstallation(BatchSystemInstallation):
             account=_named(options, "account", ACCOUNT),
             reservation_queue=_named(options, "reservation_queue", RESERVATION_QUEUE),
             parts=frozenset(plan.PARTS) - left_out(options, plan.PARTS),
+            parts_queue=_named(options, "parts_queue", ""),
         )
         self._qconf = carrying.Qconf(self.runner)
         self._clock = SystemClock()
 
     def _site(self) -> GridSite:
         """As it is now."""
-        return read_site(self.runner, self._work_queue, (self._wishes.reservation_queue,))
+        return read_site(self.runner, self._work_queue, self._wishes.reserved_queues)
 
     @cached_property
     def _found(self) -> GridSite:
@@ -73,6 +74,7 @@ class GridEngineInstallation(BatchSystemInstallation):
             account=self._wishes.account,
             work_queue=self._work_queue,
             reservation_queue=self._wishes.reservation_queue,
+            parts_queue=self._wishes.parts_queue,
             environments=self._planned.environments,
             duration_offset_s=self._planned.duration_offset_s,
             root=root,
@@ -153,7 +155,7 @@ class GridEngineInstallation(BatchSystemInstallation):
         return {part: text for part, text in plan.HOOKS.items() if part in self._wishes.parts}
 
     def undo(self) -> UndoneChanges:
-        site, queue = self._found, self._wishes.reservation_queue
+        site, queue = self._found, " ".join(self._wishes.reserved_queues)
         if waiting := self._in_reservations():
             raise InputError(f"jobs {' '.join(waiting)} are in queue {queue}: let them end, or qdel them")
         changes, kept = carrying.take_back(self._qconf)
@@ -167,7 +169,8 @@ class GridEngineInstallation(BatchSystemInstallation):
         )
 
     def _in_reservations(self) -> list[str]:
-        done = self.runner.run(["qstat", "-u", "*", "-q", self._wishes.reservation_queue, "-s", "rs"])
+        queues = ",".join(self._wishes.reserved_queues)
+        done = self.runner.run(["qstat", "-u", "*", "-q", queues, "-s", "rs"])
         rows = [line.split() for line in done.output.splitlines()[2:]] if done.is_good else []
         return [row[0] for row in rows if row]
 

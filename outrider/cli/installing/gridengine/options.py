@@ -43,6 +43,10 @@ OPTIONS = SystemOptions(
             help=f"the queue of reservations, which is made ({RESERVATION_QUEUE})",
         ),
         CommandOption(
+            name="--parts-queue", metavar="QUEUE",
+            help="make a queue for reservations of parts of nodes, too; without it they have whole nodes",
+        ),
+        CommandOption(
             name="--prove-as", metavar="USER",
             help="the user whose job tries the hooks (root, if Grid Engine takes its jobs)",
         ),

@@ -72,6 +72,12 @@ class GridWishes:
     account: str
     reservation_queue: str
     parts: frozenset[str]
+    parts_queue: str = ""
+    """For reservations of parts of nodes; empty for none."""
+
+    @property
+    def reserved_queues(self) -> tuple[str, ...]:
+        return (self.reservation_queue, *filter(None, (self.parts_queue,)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,6 +101,8 @@ class GridPlan:
 def plan(site: GridSite, wishes: GridWishes) -> GridPlan:
     """Everything for the parts that are wanted."""
     environments = dict(_environments(site))
+    # A part of a node has as many slots as an environment gives.
+    smaller = _smaller(site) if wishes.parts_queue else {}
     made = {slots: name for slots, name in environments.items() if name not in site.environments}
     named = [each for each in words(value(site.work, "pe_list")) if each not in NOTHING]
     pe_list = " ".join(dict.fromkeys([*named, *environments.values()]))
@@ -107,9 +115,10 @@ def plan(site: GridSite, wishes: GridWishes) -> GridPlan:
     objects += _attribute(site, site.work_queue, "pe_list", pe_list)
     objects += _checkpoint(site, wishes)
     if wishes.reservation_queue not in site.queues:
-        text = _reservations(site, wishes.reservation_queue, pe_list)
+        text = _reservations(site, wishes.reservation_queue, pe_list, site.work_queue)
         objects.append(GridChange(kind="queue", name=wishes.reservation_queue, after=text))
     objects += _subordinated(site, wishes.reservation_queue)
+    objects += _parts(site, wishes, pe_list)
     if not value(site.configuration, "max_advance_reservations"):
         objects.append(GridChange(kind="configuration", name="", key="max_advance_reservations", after="0"))
     offset_s = site.duration_offset_s
@@ -127,7 +136,8 @@ def plan(site: GridSite, wishes: GridWishes) -> GridPlan:
     hooks = [*_shepherd(site, wishes), *_hooks(site, wishes), *_starts(site, wishes, made)]
     hooks += _filter(site, wishes)
     return GridPlan(
-        objects=tuple(objects), hooks=tuple(hooks), environments=tuple(sorted(environments.items())),
+        objects=tuple(objects), hooks=tuple(hooks),
+        environments=tuple(sorted({**smaller, **environments}.items())),
         duration_offset_s=offset_s, advice=(*_advice(site, offset_s), *_unshielded(site, wishes)),
         troubles=tuple(troubles), pace=tuple(pace(site)),
     )  # fmt: skip
@@ -151,7 +161,19 @@ def _environments(site: GridSite) -> Iterator[tuple[int, str]]:
     One that lets programs start others on their nodes (`qrsh -inherit`, as tightly integrated MPI does) goes
     before one that does not, and the site's own before ours: jobs in a reservation can ask for no other.
     """
-    for slots in site.slots():
+    return _environments_of(site, site.slots())
+
+
+def _smaller(site: GridSite) -> dict[int, str]:
+    """The site's environments that give fewer slots of each node than the largest has."""
+    rules = [value(text, "allocation_rule") for text in site.environments.values()]
+    most = max(site.slots(), default=0)
+    numbers = sorted({int(rule) for rule in rules if rule.isdecimal() and 0 < int(rule) < most})
+    return {slots: name for slots, name in _environments_of(site, numbers) if name in site.environments}
+
+
+def _environments_of(site: GridSite, numbers: Iterable[int]) -> Iterator[tuple[int, str]]:
+    for slots in numbers:
         made = f"outrider{slots}"
         fitting = [
             name
@@ -186,7 +208,7 @@ def _environment(name: str, slots: int) -> str:
     return with_values("", dict(values))
 
 
-def _reservations(site: GridSite, name: str, pe_list: str) -> str:
+def _reservations(site: GridSite, name: str, pe_list: str, beneath: str) -> str:
     """Like the work queue, with twice its slots: a reservation is moved by making the new one first."""
     slots = value(site.work, "slots")
     doubled = ",".join(
@@ -201,7 +223,7 @@ def _reservations(site: GridSite, name: str, pe_list: str) -> str:
         "slots": doubled,
         "pe_list": pe_list,
         "complex_values": f"{COMPLEX}=TRUE" + (f",{own}" if own not in NOTHING else ""),
-        "subordinate_list": f"{site.work_queue}=1",
+        "subordinate_list": f"{beneath}=1",
         "ckpt_list": _checkpoints(site.work),
     }
     return with_values(site.work, values)
@@ -211,7 +233,7 @@ def _checkpoint(site: GridSite, wishes: GridWishes) -> Iterator[GridChange]:
     """What saves machines, in the queues where they run."""
     if CHECKPOINT not in site.checkpoints:
         yield GridChange(kind="checkpoint", name=CHECKPOINT, after=CHECKPOINT_TEXT)
-    for queue in (site.work_queue, wishes.reservation_queue):
+    for queue in (site.work_queue, *wishes.reserved_queues):
         if queue in site.queues:
             yield from _attribute(site, queue, "ckpt_list", _checkpoints(site.queues[queue]))
 
@@ -234,14 +256,29 @@ def _subordinated(site: GridSite, queue: str) -> Iterator[GridChange]:
         yield from _attribute(site, site.work_queue, "subordinate_list", ",".join([*others, f"{queue}=1"]))
 
 
+def _parts(site: GridSite, wishes: GridWishes, pe_list: str) -> Iterator[GridChange]:
+    """A queue whose jobs run beside those of the work queue, and never beside those that have whole nodes."""
+    queue, others = wishes.parts_queue, wishes.reservation_queue
+    if not queue:
+        return
+    if queue not in site.queues:
+        yield GridChange(kind="queue", name=queue, after=_reservations(site, queue, pe_list, others))
+    before = value(site.queues.get(others, ""), "subordinate_list") or f"{site.work_queue}=1"
+    if f"{queue}=1" not in words(before):
+        yield GridChange(
+            kind="queue attribute", name=others, key="subordinate_list", before=before,
+            after=",".join([*([] if before in NOTHING else [before]), f"{queue}=1"]),
+        )  # fmt: skip
+
+
 def hook(part: str, queue: str, wishes: GridWishes) -> str:
     """What a queue says of one of its hooks."""
-    is_reserved = part == "prolog" and queue == wishes.reservation_queue
+    is_reserved = part == "prolog" and queue in wishes.reserved_queues
     return HOOKS[part] + (RESERVED if is_reserved else "")
 
 
 def _hooks(site: GridSite, wishes: GridWishes) -> Iterator[GridChange]:
-    for queue in (site.work_queue, wishes.reservation_queue):
+    for queue in (site.work_queue, *wishes.reserved_queues):
         # Until it is made, the queue of reservations is like the other one.
         if _is_unshielded(site.queues.get(queue, site.work), site, wishes):
             continue
@@ -268,7 +305,7 @@ def _is_unshielded(queue: str, site: GridSite, wishes: GridWishes) -> bool:
 
 
 def _unshielded(site: GridSite, wishes: GridWishes) -> Iterator[str]:
-    for queue in (site.work_queue, wishes.reservation_queue):
+    for queue in (site.work_queue, *wishes.reserved_queues):
         if _is_unshielded(site.queues.get(queue, site.work), site, wishes):
             yield (
                 f"queue {queue} takes interactive jobs, whose hooks Grid Engine ends without {SHEPHERD}: it "
@@ -318,13 +355,13 @@ def _foreign_hooks(site: GridSite, wishes: GridWishes) -> Iterator[str]:
     for part, key in KEYS.items():
         if part not in wishes.parts:
             continue
-        for queue in (site.work_queue, wishes.reservation_queue):
+        for queue in (site.work_queue, *wishes.reserved_queues):
             found = value(site.queues.get(queue, ""), key)
             if not _is_free(found, part):
                 yield f"queue {queue} has its own {key} {found}: {_remedy(part, hook(part, queue, wishes))}"
         remedy = _remedy(part, HOOKS[part])
         if part == "prolog":
-            remedy += f", with the word{RESERVED} for queue {wishes.reservation_queue}"
+            remedy += f", with the word{RESERVED} for queue {' and '.join(wishes.reserved_queues)}"
         found = value(site.configuration, key)
         if key in ("prolog", "epilog") and not _is_free(found, part):
             yield f"the site has its own {key} {found}: {remedy}"

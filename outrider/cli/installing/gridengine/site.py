@@ -15,6 +15,7 @@ VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_ARCH", "SGE_QMASTER_PORT", "SGE_EXECD_
 _OWN = re.compile(r"\[([^=\[\]]+)=([^\[\]]*)\]")
 _BROKEN = re.compile(r"(?<![ \t])[ \t]*\\\n[ \t]*")
 _BROKEN_LIST = re.compile(r",[ \t]*\\\n[ \t]*")
+_MEMORY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([kKmMgGtT]?)")
 _OFFSET = re.compile(r"\bDURATION_OFFSET=(\d+)", re.IGNORECASE)
 
 
@@ -129,6 +130,16 @@ def value(text: str, key: str) -> str:
         if name == key:
             return " ".join(rest.split())
     return ""
+
+
+def memory_bytes(text: str) -> int | None:
+    """A limit of memory as Grid Engine writes it, such as 2G; None if it is none."""
+    found = _MEMORY.fullmatch(text)
+    if found is None:
+        return None
+    unit = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4,
+            "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}[found[2]]  # fmt: skip
+    return round(float(found[1]) * unit)
 
 
 def with_values(text: str, values: Mapping[str, str | None]) -> str:

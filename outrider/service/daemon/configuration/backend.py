@@ -91,6 +91,16 @@ class GridEngineSection(Section):
     )
     work_queue: ObjectName = Field("all.q", description="the queue of ordinary jobs")
     reservation_queue: ObjectName = Field("outrider.q", description="the queue of reservations")
+    parts_queue: ObjectName | None = Field(
+        None,
+        description="the queue of reservations that have slots of nodes; without it all have whole nodes",
+    )
+    slot_memory_mib: Memory | None = Field(
+        None,
+        alias="slot_memory",
+        description="with parts_queue: the h_vmem of the queues, by which slots keep memory for "
+        "reservations, too; without it those that name memory have whole nodes",
+    )
     environments: Environments = Field(
         (),
         description="parallel environments by the slots that they give each node, such as `whole=16 half=8`",
@@ -112,6 +122,10 @@ class GridEngineSection(Section):
             contradiction(
                 "is the work queue, too: reservations need a queue of their own", "reservation_queue"
             )
+        if self.parts_queue in (self.work_queue, self.reservation_queue):
+            contradiction("has other jobs, too: parts of nodes need a queue of their own", "parts_queue")
+        if self.slot_memory_mib is not None and self.parts_queue is None:
+            contradiction("keeps nothing without a queue for parts of nodes: set parts_queue", "slot_memory")
         return self
 
 
@@ -179,7 +193,17 @@ class BackendSection(Section):
         """What the desk is told of the batch system: fields of `Settings` other than their defaults."""
         if self.kind == "gridengine":
             # An advance reservation of Grid Engine's cannot be changed.
-            return {"environments": self.gridengine.environments, "moves_starts": False}
+            found = {"environments": self.gridengine.environments, "moves_starts": False}
+            if self.gridengine.parts_queue is None:
+                return found
+            sizes = tuple(slots for slots, _ in self.gridengine.environments)
+            return {
+                **found,
+                "parts": ("cpus",),
+                "has_fixed_parts": True,
+                "cpu_numbers": sizes,
+                "memory_of_cpu_mib": self.gridengine.slot_memory_mib,
+            }
         slurm = self.slurm
         if self.kind != "slurm" or slurm.core_cpus is None:
             return {}

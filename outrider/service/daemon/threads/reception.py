@@ -44,8 +44,10 @@ RELOAD_S = 60.0
 class PolicyBook:
     """The policies in force, which may be read anew while the service runs."""
 
-    def __init__(self, path: str | None) -> None:
+    def __init__(self, path: str | None, *, has_holders: bool = False) -> None:
+        """`has_holders`: whether machines move in holder jobs here."""
         self._path = path
+        self._has_holders = has_holders
         self.current = self._read()
 
     def read_again(self) -> Policies:
@@ -57,6 +59,11 @@ class PolicyBook:
         if self._path is None:
             return Policies.model_validate({"version": 1, "rules": [{"name": "everybody"}]})
         policies = read_policies(self._path)
+        if policies.holder_account is not None and not self._has_holders:
+            raise MetadataError(
+                f"{self._path}: holder_account has no effect, since no machine moves in a holder job here: "
+                "leave it out, or set jobs.live in outriderd.yaml"
+            )
         if policies.leases is not None:
             # A policy of the site's own that is not installed is a fault of the file, and not of a request.
             admission_policies(policies.leases)

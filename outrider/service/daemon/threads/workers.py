@@ -16,7 +16,7 @@ from typing import TypeVar
 from cachemgr.base.clock import MonotonicClock
 from cachemgr.base.shares import Share
 from outrider.metadata.decision import Allowed, PolicyRefusal
-from outrider.rms.base import BatchSystem, RmsError, Sight, Unavailable, look
+from outrider.rms.base import BatchSystem, JobUse, RmsError, Sight, Unavailable, look
 from outrider.service.answers.reply import Trouble
 from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.log import TracingLog
@@ -73,7 +73,7 @@ class Workers:
         world: World,
         settings: Settings,
         *,
-        carry_effect: Callable[[Effect, BatchSystem, Sign | None], None],
+        carry_effect: Callable[[Effect, BatchSystem, Sign | None], JobUse | None],
         ask_program: Callable[[AskProgram], Allowed | PolicyRefusal],
         clock: MonotonicClock,
         log: TracingLog,
@@ -259,8 +259,7 @@ class Workers:
                     move_machine(fields, self._world.nodes, self._world.rms, effect.attempts)
                     return None
                 case Carry(effect=effect):
-                    self._carry_effect(effect, self._world.rms, self._world.sign)
-                    return None
+                    return self._carry_effect(effect, self._world.rms, self._world.sign)
                 case TellNode():
                     return self._world.nodes.tell(call)
                 case AskEvent():

@@ -25,6 +25,7 @@ from outrider.service.nodes.remote import Addresses, RemoteNodes
 from outrider.service.ports import Resolve
 
 GRIDENGINE_COMMANDS = (
+    "qconf",
     "qstat",
     "qhost",
     "qselect",
@@ -128,6 +129,7 @@ def _gridengine(section: BackendSection, clock: SteadyClock, log: TracingLog) ->
         account=found.account,
         work_queue=found.work_queue,
         reservation_queue=found.reservation_queue,
+        parts_queue=found.parts_queue or "",
         environments=found.environments,
         checkpoint=found.checkpoint or "",
         duration_offset_s=found.duration_offset_s,

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from outrider.core.model import Resources
-from outrider.rms.base import NOTHING, BatchSystem, Landing, Refused
+from outrider.rms.base import NOTHING, BatchSystem, JobUse, Landing, Refused
 from outrider.service.ports import Sign
 from outrider.store.records import Effect
 
@@ -29,11 +29,13 @@ SIGNAL = "signal"
 REQUEUE = "requeue"
 SAVE = "save"
 SUSPEND, RESUME, MIGRATE = "suspend", "resume", "migrate"
+USE = "use"
 NO_TICKET = "none"
 """What a job carries that waits for its ticket."""
 _SUBJECT = "job "
 _YIELDING = "yield "
 _MACHINE = "machine "
+_HOLDER = "holder "
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,6 +69,18 @@ class YieldFields:
     reason: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HolderFields:
+    """A holder job: for which job's machine it is, and who is to pay for that."""
+
+    holder: str
+    job: str
+    uid: int
+    user: str
+    account: str
+    submitted_s: int
+
+
 def yielding_of(job: str) -> str:
     """Under which name wait the effects by which a job is made to yield."""
     return f"{_YIELDING}{job}"
@@ -77,13 +91,13 @@ def is_of_yielding(subject: str) -> bool:
 
 
 def is_of_machine(subject: str) -> bool:
-    """Whether it is about a machine that somebody wants suspended, or to go on."""
-    return subject.startswith(_MACHINE)
+    """Whether it is about a machine that somebody wants suspended, or to go on, or about its holder."""
+    return subject.startswith((_MACHINE, _HOLDER))
 
 
 def job_of(effect: Effect) -> str | None:
     """The job that an effect is about; None if it is about a reservation."""
-    for prefix in (_SUBJECT, _YIELDING, _MACHINE):
+    for prefix in (_SUBJECT, _YIELDING, _MACHINE, _HOLDER):
         if effect.subject.startswith(prefix):
             return effect.subject.removeprefix(prefix)
     return None
@@ -173,6 +187,24 @@ def migrate_effect(job: str, fields: Mapping[str, object], now_s: int) -> Effect
     return _machine_effect(MIGRATE, job, {"version": 1, "move": dict(fields)}, now_s)
 
 
+def use_effect(holder: HolderFields, now_s: int) -> Effect:
+    """Find out what a holder job had that is over."""
+    return Effect(
+        identity=f"{USE} holder {holder.holder} {holder.submitted_s}",
+        kind=USE,
+        subject=f"{_HOLDER}{holder.holder}",
+        payload=json.dumps({"version": 1} | asdict(holder), separators=(",", ":")),
+        created_s=now_s,
+        due_s=now_s,
+    )
+
+
+def holder_fields(effect: Effect) -> HolderFields:
+    """Whose it was."""
+    payload = json.loads(effect.payload)
+    return HolderFields(**{name: payload[name] for name in HolderFields.__slots__})
+
+
 def is_move(effect: Effect) -> bool:
     """Whether nodes are asked for it, and not only the batch system."""
     return effect.kind == MIGRATE
@@ -199,8 +231,16 @@ def yield_fields(effect: Effect) -> YieldFields:
     return YieldFields(**{name: payload[name] for name in YieldFields.__slots__})
 
 
-def carry_out_for_job(effect: Effect, job: str, rms: BatchSystem, sign: Sign | None) -> None:
-    """Do it. Raises what the batch system raises. A job has its ticket before it may start."""
+def carry_out_for_job(effect: Effect, job: str, rms: BatchSystem, sign: Sign | None) -> JobUse | None:
+    """Do it, or find out what a holder job had. Raises what the batch system raises."""
+    if effect.kind == USE:
+        return rms.use_of(job)
+    _carry_out(effect, job, rms, sign)
+    return None
+
+
+def _carry_out(effect: Effect, job: str, rms: BatchSystem, sign: Sign | None) -> None:
+    """A job has its ticket before it may start."""
     if effect.kind in (SIGNAL, SAVE, REQUEUE):
         fields = yield_fields(effect)
         if effect.kind == SIGNAL:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from outrider.core.model import Reservation, Resources
-from outrider.rms.base import BatchSystem, RmsReservation
+from outrider.rms.base import BatchSystem, JobUse, RmsReservation
 from outrider.service.desk.batch.job_effects import carry_out_for_job, job_of
 from outrider.service.desk.state.node_list import is_part, parts
 from outrider.service.desk.state.site import Live
@@ -71,15 +71,15 @@ def orphan_effect(name: str, now_s: int) -> Effect:
     )
 
 
-def carry_out(effect: Effect, rms: BatchSystem, sign: Sign | None = None) -> None:
-    """Do it. Raises what the batch system raises. Without `sign` jobs carry no tickets."""
+def carry_out(effect: Effect, rms: BatchSystem, sign: Sign | None = None) -> JobUse | None:
+    """Do it; what was found out by it. Raises what the batch system raises. Without `sign` jobs carry no
+    tickets."""
     job = job_of(effect)
     if job is not None:
-        carry_out_for_job(effect, job, rms, sign)
-        return
+        return carry_out_for_job(effect, job, rms, sign)
     if effect.kind == UNRESERVE:
         rms.unreserve(effect.subject)
-        return
+        return None
     if effect.kind not in (RESERVE, PARK):
         raise ValueError(f"effect {effect.identity} is of kind {effect.kind}, which is not known")
     payload: dict[str, Any] = json.loads(effect.payload)
@@ -93,6 +93,7 @@ def carry_out(effect: Effect, rms: BatchSystem, sign: Sign | None = None) -> Non
             size=Resources.from_mapping(payload.get("size", {})),
         )
     )
+    return None
 
 
 def _effect(kind: str, live: Live, payload: dict[str, object], now_s: int) -> Effect:

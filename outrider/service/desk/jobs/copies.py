@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from outrider.service.desk.events import CopyFound, CopyLost, EventRouter
-from outrider.service.desk.jobs.job import JobEntry
-from outrider.service.desk.jobs.ordering.queues import JobQueues
+from outrider.service.desk.jobs.job import JobEntry, JobQueues, Stage
 from outrider.service.desk.jobs.placement import JobPlacer
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.nodes.events import Arrived, Copied, Failed, Missed, News, Uncopied
@@ -67,6 +66,14 @@ class JobCopies:
                 self._best_effort.moved(entry, number)
                 self._judge(entry, number, each.node)
 
+    def mend(self, entry: JobEntry) -> None:
+        """Too few copies are left, or on their way: choose anew, with what there is."""
+        self._jobs.touch(entry)
+        usable = self._jobs.usable(set(entry.copies))
+        if len(usable) < entry.job.nodes_wanted and entry.stage in (Stage.STAGING, Stage.STAGED):
+            self._placer.drop_all(entry)
+            self._jobs.wait_for_nodes(entry)
+
     def _found_by(self, owner: str) -> JobEntry | None:
         """Whose a need on a node is: a job, or one of its further images."""
         key, number = job_of_owner(owner), number_of_owner(owner)
@@ -99,7 +106,7 @@ class JobCopies:
         if life.transfer is None:
             self._copies.lose(name, image.digest, f"image {image.uri} was no longer there")
         entry.here.discard(node)
-        self._jobs.mend(self._whole(entry))
+        self.mend(self._whole(entry))
 
     def _failed(self, entry: JobEntry, node: int) -> None:
         name = self._jobs.name(node)
@@ -128,7 +135,7 @@ class JobCopies:
         whole.trouble = words
         whole.bad[node] = self._site.now_s + BARRED_S
         self._placer.drop(whole, node)
-        self._jobs.mend(whole)
+        self.mend(whole)
 
     def _judge(self, entry: JobEntry, number: int, node: str) -> None:
         """Bytes arrive: what was wrong is over. Or none do, while the node still tries."""
@@ -147,7 +154,7 @@ class JobCopies:
             images = [each.image for each in entry.parts if each.image is not None]
             if number in entry.copies and any(image.digest == lost.image for image in images):
                 self._placer.drop(entry, number)
-                self._jobs.mend(entry)
+                self.mend(entry)
 
     def _found(self, found: CopyFound) -> None:
         """A copy has come by itself, for whomever it was to be brought."""

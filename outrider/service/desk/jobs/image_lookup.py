@@ -8,7 +8,11 @@ from dataclasses import dataclass
 
 from outrider.core.model import Image
 from outrider.metadata.joblines import JobLines
-from outrider.service.ports import DropLookup, FoundImage, NotYet, Readers, ResolveImage
+from outrider.service.desk.jobs.job import JobEntry, JobQueues, Stage
+from outrider.service.desk.jobs.notes import LOOKUP_S
+from outrider.service.desk.state.site import Site
+from outrider.service.images.slowness import host_of
+from outrider.service.ports import DropLookup, FoundImage, NotYet, ResolveImage
 from outrider.service.turns import Turns
 
 MOST_AT_ONCE = 64
@@ -22,21 +26,6 @@ UNMADE_S = 5
 LOST_S = 1_500
 """After so long without an answer it is asked again: a large file is read from end to end."""
 MOST_KEPT = 10_000
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobImage:
-    """A job's image as found."""
-
-    uri: str
-    digest: str
-    size_bytes: int
-    format: str
-    readers: Readers | None
-
-    @property
-    def image(self) -> Image:
-        return Image(uri=self.uri, size_bytes=self.size_bytes, digest=self.digest)
 
 
 def questions(lines: JobLines, uid: int) -> dict[str, ResolveImage]:
@@ -58,20 +47,19 @@ def further_of(number: int) -> str:
     return f"+{number}"
 
 
-def image_of(name: str, uri: str, found: FoundImage, lines: JobLines, uid: int) -> JobImage:
-    """One of a job's images, under the name that `questions` gave it."""
-    return JobImage(
+def image_of(name: str, uri: str, found: FoundImage, lines: JobLines) -> FoundImage:
+    """One of a job's images, under the name that `questions` gave it: with its address, as one file."""
+    return FoundImage(
         uri=found.uri or uri,
         digest=found.digest,
         size_bytes=found.size_bytes,
         format=(lines.format if not name else "") or found.format,
-        readers=Readers(uids=(uid,)) if lines.is_private else None,
     )
 
 
-def further_images(lines: JobLines, images: Mapping[str, JobImage | str]) -> tuple[JobImage, ...] | str:
+def further_images(lines: JobLines, images: Mapping[str, FoundImage | str]) -> tuple[FoundImage, ...] | str:
     """The images that a job needs beside its own, in their order; in words why one cannot be had."""
-    found: list[JobImage] = []
+    found: list[FoundImage] = []
     for number, each in enumerate(lines.further, 1):
         image = images[further_of(number)]
         if isinstance(image, str):
@@ -170,6 +158,88 @@ class ImageLookups:
         self._asked_of[question.uid] -= 1
         if not self._asked_of[question.uid]:
             del self._asked_of[question.uid]
+
+
+class JobLookups:
+    """What the images of jobs are: each job waits until all of its own are known."""
+
+    def __init__(self, site: Site, jobs: JobQueues) -> None:
+        self._site = site
+        self._jobs = jobs
+        self._lookups = ImageLookups()
+        self._asking: dict[ResolveImage, dict[str, None]] = {}
+        """By question, the jobs that wait for its answer."""
+
+    def of(self, entry: JobEntry) -> dict[str, FoundImage | str] | None:
+        """By the names of `questions` a job's images, or in words why there is none; None until all of them
+        have been looked up."""
+        assert entry.lines is not None
+        lines, images = entry.lines, entry.options.images
+        entry.lookup, entry.lookup_s, is_known = "", None, True
+        for name, question in questions(lines, entry.job.uid).items():
+            if name in images:
+                continue
+            found = self._lookups.ask(question, self._site.now_s)
+            if found is None:
+                self._asking.setdefault(question, {})[entry.key] = None
+                if is_known:
+                    entry.lookup, entry.lookup_s = host_of(question.uri), self._lookups.asked_s(question)
+                is_known = False
+                continue
+            if not name:
+                entry.is_unmade = found.is_unmade
+            if not name and found.is_unmade:
+                self._await_conversion(entry, found)
+                return None
+            images[name] = (
+                found.words if found.image is None else image_of(name, question.uri, found.image, lines)
+            )
+        if not is_known:
+            return None
+        entry.options.images = {}
+        return images
+
+    def drop(self, entry: JobEntry) -> None:
+        """A job does not wait any more for what its images are; if no other does, nobody asks for them."""
+        if entry.lines is None or entry.stage is not Stage.RESOLVING:
+            return
+        for question in questions(entry.lines, entry.job.uid).values():
+            jobs = self._asking.get(question, {})
+            jobs.pop(entry.key, None)
+            if not jobs:
+                self._asking.pop(question, None)
+                self._lookups.drop(question)
+
+    def calls(self) -> Iterator[ResolveImage | DropLookup]:
+        """What is to be looked up now, or no longer; the jobs that wait for it say so."""
+        now_s = self._site.now_s
+        for call in self._lookups.calls(now_s):
+            if isinstance(call, ResolveImage):
+                for entry in self._asking_for(call):
+                    entry.lookup_s = now_s
+                    self._jobs.look_again(entry, LOOKUP_S)
+            yield call
+
+    def answered(self, call: ResolveImage, result: object) -> list[JobEntry]:
+        """It is known what is at an address, or why that cannot be said: the jobs that waited for it."""
+        self._lookups.answered(call, result, self._site.now_s)
+        waiting = self._asking_for(call)
+        self._asking.pop(call, None)
+        return [each for each in waiting if each.stage is Stage.RESOLVING and each.lines is not None]
+
+    def _asking_for(self, question: ResolveImage) -> list[JobEntry]:
+        keys, entries = self._asking.get(question, ()), self._jobs.entries
+        return [entries[key] for key in keys if key in entries]
+
+    def _await_conversion(self, entry: JobEntry, found: Found) -> None:
+        """Its image is being made: that is said, with when it is expected, and it is asked again soon."""
+        assert entry.lines is not None
+        entry.words, entry.ready_s = found.words, None
+        if found.expected is not None and found.expected.made_s is not None:
+            image = Image(uri=entry.lines.image, size_bytes=found.expected.size_bytes)
+            entry.ready_s = found.expected.made_s + self._site.book.deadline_duration_s(image)
+        self._jobs.retry(entry, UNMADE_S)
+        self._jobs.touch(entry)
 
 
 def _kept_s(found: Found) -> int:

@@ -18,20 +18,19 @@ from outrider.service.desk.batch.job_effects import (
     release_effect,
     ticket_effect,
 )
-from outrider.service.desk.jobs.image_lookup import JobImage
 from outrider.service.desk.jobs.interruption.pieces import goes_on, limit_in, moves_on
-from outrider.service.desk.jobs.job import JobEntry
+from outrider.service.desk.jobs.job import WAITING, JobEntry
 from outrider.service.desk.jobs.orders import JobOrders
 from outrider.service.desk.state.node_list import is_part
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.meter import Log
+from outrider.service.ports import FoundImage
 
 ORDER_LOOKS = 2
 MOST_TRIES = 3
 """So often a job is tried again whose start in a reservation has failed."""
 TRY_S = 30
 """So long after one attempt comes the next, and each time twice as long."""
-WAITING = (JobState.HELD, JobState.PENDING)
 FURTHER = (
     "its data images and the images of its roles come to the nodes of jobs that wait in the queue, and not "
     "to those of a reservation; leave data and the roles' image out, or submit it without the reservation"
@@ -162,7 +161,7 @@ class JobsInReservations:
         for key in [key for key in self._tries if key not in keys]:
             del self._tries[key]
 
-    def bind(self, entry: JobEntry, image: JobImage) -> str:
+    def bind(self, entry: JobEntry, image: FoundImage) -> str:
         """Bind a job to a reservation that its user has made for it; its name, or nothing."""
         lines, job = entry.lines, entry.job
         if lines is None or not lines.name or entry.further:

@@ -8,36 +8,27 @@ nodes that are not known to have its image, and nothing is ever cancelled here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
 from contextlib import suppress
 
-from outrider.core.model import Image
 from outrider.core.nodes.forecast import BusyForecast
 from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import parse_job_lines
-from outrider.rms.base import JobState, RmsJob, Sight
+from outrider.rms.base import JobState, JobUse, RmsJob, Sight
 from outrider.service.desk.batch.job_effects import RESIZE, is_of_machine, is_of_yielding, release_effect
 from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.copies import JobCopies
-from outrider.service.desk.jobs.image_lookup import (
-    UNMADE_S,
-    Found,
-    ImageLookups,
-    JobImage,
-    further_images,
-    image_of,
-    questions,
-)
+from outrider.service.desk.jobs.image_lookup import JobLookups, further_images
 from outrider.service.desk.jobs.in_reservation import JobsInReservations
-from outrider.service.desk.jobs.interruption.machine_moves import leave_drained
+from outrider.service.desk.jobs.interruption.holder_use import HolderUse
+from outrider.service.desk.jobs.interruption.machine_moves import give_up_move, leave_drained
 from outrider.service.desk.jobs.interruption.pieces import cut_jobs
 from outrider.service.desk.jobs.interruption.yielding import JobYielding
-from outrider.service.desk.jobs.job import JobEntry, Stage
-from outrider.service.desk.jobs.notes import LOOKUP_S, JobNotes
+from outrider.service.desk.jobs.job import WAITING, JobEntry, JobQueues, Stage
+from outrider.service.desk.jobs.notes import JobNotes
 from outrider.service.desk.jobs.options.sizes import JobSizes
-from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
-from outrider.service.desk.jobs.ordering.review import JobReview
 from outrider.service.desk.jobs.ordering.schedule import JobTurns
+from outrider.service.desk.jobs.ordering.worth import in_order
 from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
 from outrider.service.desk.jobs.placement import JobPlacer
 from outrider.service.desk.jobs.release import ORDER_LOOKS, JobRelease
@@ -51,12 +42,17 @@ from outrider.service.desk.reservations.repair import ReservationRepair
 from outrider.service.desk.state.agenda import Agenda
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
-from outrider.service.images.slowness import host_of
 from outrider.service.meter import Log, Meter
-from outrider.service.ports import DropLookup, ResolveImage, TellUser
+from outrider.service.ports import FoundImage, ResolveImage, TellUser
 from outrider.store.records import Effect
 
 READ_AT_ONCE = 50
+REVIEWED_AT_ONCE = 50
+MOST_IMPROVED = 10
+"""Jobs for which a better place is looked for in one go."""
+IMPROVED_PER_S = 20
+"""So many jobs are looked at for a better place within a second, on average: where thousands wait, it
+is each one's turn every few minutes."""
 CONSIDERED_AT_ONCE = 200
 CHOSEN_AT_ONCE = 20
 """Jobs for which nodes are searched for in one go."""
@@ -93,26 +89,27 @@ class JobManager:
         self._orders = orders
         self._preemptible = preemptible
         self._bound = JobsInReservations(site, orders, log)
+        self._holders = HolderUse(site)
         self._placer = JobPlacer(site, best_effort, log)
-        self._jobs = JobQueues(site, agenda, self._placer, log)
-        self.images = ImageLookups()
+        self.queues = JobQueues(site, agenda, log)
+        self.images = JobLookups(site, self.queues)
         self.notes = JobNotes(site.settings.note_every_s)
-        self.yielding = JobYielding(site, preemptible, self._jobs, repair, troubles, is_carrying, log, meter)
-        self.turns = JobTurns(site, agenda, self._jobs, self._placer, log)
+        self.yielding = JobYielding(site, preemptible, self.queues, repair, troubles, is_carrying, log, meter)
+        self.turns = JobTurns(site, agenda, self.queues, self._placer, log)
         self._has_turns = site.settings.schedule is not None
-        self._sizes = JobSizes(site, self._jobs, self._placer, orders, log)
-        self._review = JobReview(site, self._jobs, self._placer, self.turns, self._sizes)
-        self._settling = JobRelease(site, self._jobs, best_effort, orders, self.notes, log, meter)
+        self._sizes = JobSizes(site, self.queues, self._placer, orders, log)
+        self.release = JobRelease(site, self.queues, self._bound, best_effort, orders, self.notes, log, meter)
         self._copies = JobCopies(
-            site, node_orders, self._jobs, copies, events, best_effort, self._placer, log
+            site, node_orders, self.queues, copies, events, best_effort, self._placer, log
         )
-        self._asking: dict[ResolveImage, dict[str, None]] = {}
-        """By question, the jobs that wait for its answer."""
+        self._to_review: deque[str] = deque()
+        """What is left of the review that is under way."""
+        self._is_review_wanted = False
 
     @property
     def entries(self) -> dict[str, JobEntry]:
         """All jobs by their keys."""
-        return self._jobs.entries
+        return self.queues.entries
 
     @property
     def forecast(self) -> BusyForecast:
@@ -143,7 +140,8 @@ class JobManager:
                 self._orders.order(release_effect(job.key, (), None, self._site.now_s))
         self.yielding.seen(cut_jobs(self._site, sight, self._preemptible))
         leave_drained(self._site, self.entries, sight)
-        self._review.begin()
+        self._holders.seen(sight)
+        self._is_review_wanted = True
 
     def heard(self, news: list[News]) -> None:
         """What a node has said of jobs' images."""
@@ -151,32 +149,20 @@ class JobManager:
 
     def resolved(self, call: ResolveImage, result: object) -> None:
         """What is at an image's address."""
-        self.images.answered(call, result, self._site.now_s)
-        for key in self._asking.pop(call, ()):
-            entry = self.entries.get(key)
-            if entry is not None and entry.stage is Stage.RESOLVING and entry.lines is not None:
-                self._resolve(entry)
-
-    def lookups(self) -> Iterator[ResolveImage | DropLookup]:
-        """What is to be looked up now, or no longer; the jobs that wait for it say so."""
-        now_s = self._site.now_s
-        for call in self.images.calls(now_s):
-            if isinstance(call, ResolveImage):
-                for key in self._asking.get(call, ()):
-                    entry = self.entries.get(key)
-                    if entry is not None:
-                        entry.lookup_s = now_s
-                        self._jobs.look_again(entry, LOOKUP_S)
-            yield call
+        for entry in self.images.answered(call, result):
+            self._resolve(entry)
 
     def told(self, call: TellUser, result: object) -> None:
         entry = self.entries.get(call.job)
         self.notes.told(call, result, entry)
         if result is not None and entry is not None:
-            self._jobs.touch(entry)
+            self.queues.touch(entry)
 
-    def carried(self, effect: Effect, job: str) -> None:
-        """The batch system has done what it was asked for a job."""
+    def carried(self, effect: Effect, job: str, use: JobUse | None = None) -> None:
+        """The batch system has done what it was asked for a job, or has told what it had."""
+        if use is not None:
+            self._holders.told(effect, use)
+            return
         if is_of_yielding(effect.subject):
             self.yielding.carried(effect)
             return
@@ -196,6 +182,7 @@ class JobManager:
         if is_of_machine(effect.subject):
             uid = self.entries[job].job.uid if job in self.entries else 0
             self._site.note("machine", f"job {job}", "refused", words, uid=uid)
+            give_up_move(self._site, effect)
             return
         entry = self.entries.get(job)
         if entry is not None and effect.kind == RESIZE:
@@ -204,14 +191,14 @@ class JobManager:
         elif entry is not None:
             entry.is_ordered, entry.looks = False, 0
             entry.words = f"the batch system refuses to release it: {words}"
-            self._jobs.touch(entry)
+            self.queues.touch(entry)
 
     def turn(self, job: str) -> None:
         """The agenda says that it is time for a job."""
         entry = self.entries.get(job)
         if entry is not None and entry.stage in (Stage.RESOLVING, Stage.STAGING):
             # It may be time to say whom it waits for, or to wait for no more nodes.
-            self._jobs.touch(entry)
+            self.queues.touch(entry)
         if entry is not None and entry.is_scheduled:
             self.turns.want()
         if entry is None or entry.retry_s is None or entry.retry_s > self._site.now_s:
@@ -221,35 +208,35 @@ class JobManager:
             entry.stage = Stage.RESOLVING
             self._resolve(entry)
         elif entry.is_scheduled and not entry.granted:
-            self._jobs.to_schedule[entry.key] = None
+            self.queues.to_schedule[entry.key] = None
         elif entry.stage is Stage.WAITING:
-            self._jobs.to_choose.add(entry.key, entry.job.uid)
-        self._jobs.touch(entry)
+            self.queues.to_choose.add(entry.key, entry.job.uid)
+        self.queues.touch(entry)
 
     def run(self) -> None:
         """What is due, but no more in one go than others can wait for: read what jobs want, review them,
         choose nodes, move images, release, tell."""
         self.yielding.run()
-        for entry in self._jobs.take(self._jobs.to_read, READ_AT_ONCE):
+        for entry in self.queues.take(self.queues.to_read, READ_AT_ONCE):
             self._read(entry)
-        if self._review.is_under_way:
-            self._review.go_on()
-        if not self._review.is_under_way:
+        if self._is_reviewing:
+            self._review_some()
+        if not self._is_reviewing:
             self.turns.go_on()
             if not self.turns.is_under_way:
                 self._choose_some()
         self._best_effort.run()
-        self._settling.run()
+        self.release.run()
 
     @property
     def is_reading(self) -> bool:
         """Whether it is not known yet of each job what it wants."""
-        return bool(self._jobs.to_read)
+        return bool(self.queues.to_read)
 
     @property
     def is_busy(self) -> bool:
         """Whether something was left to be done at once."""
-        return self._jobs.is_busy or self._review.is_under_way or self.turns.is_due
+        return self.queues.is_busy or self._is_reviewing or self.turns.is_due
 
     def next_s(self) -> int | None:
         """When to be asked again: at once, if anything was left."""
@@ -259,12 +246,8 @@ class JobManager:
         instants = [self._best_effort.next_s(), self.notes.next_s(now_s), self.yielding.next_s()]
         return min((at_s for at_s in instants if at_s is not None), default=None)
 
-    def reservation_of(self, job: str) -> str:
-        """Our reservation that a job waits in; empty if it waits in none."""
-        return self._bound.reservation_of(job)
-
     def names(self, nodes: set[int]) -> tuple[str, ...]:
-        return self._jobs.names(nodes)
+        return self.queues.names(nodes)
 
     def _is_led(self, job: RmsJob) -> bool:
         """Whether it has an image that we bring, or waits for its turn without one."""
@@ -293,7 +276,7 @@ class JobManager:
             if is_first and job.state is JobState.PENDING:
                 entry.grace_s = self._site.now_s + GRACE_S
                 self._earlier.keep_for_job(entry.key, entry.grace_s)
-                self._jobs.retry(entry, GRACE_S)
+                self.queues.retry(entry, GRACE_S)
         if self._has_turns:
             self._change_mode(entry, job)
         if not is_new and entry.may_have_options:
@@ -303,22 +286,22 @@ class JobManager:
         entry.looks += 1
         if entry.bound and entry.looks > ORDER_LOOKS:
             entry.bound = ""
-            self._jobs.wait_for_nodes(entry)
+            self.queues.wait_for_nodes(entry)
         if job.state in GONE and entry.stage is not Stage.RUNNING:
-            self._drop_lookup(entry)
+            self.images.drop(entry)
             entry.stage, entry.words, entry.retry_s, entry.yields_to = Stage.RUNNING, "", None, ""
             if entry.lines is None and job.can_save:
                 # It ran before this service: whether in a machine has to be known all the same.
-                self._jobs.to_read.add(entry.key, entry.job.uid)
+                self.queues.to_read.add(entry.key, entry.job.uid)
             self._placer.start(entry, job)
         elif job.state in WAITING and entry.stage is Stage.RUNNING:
             self._again(entry)
         elif job.state in WAITING and entry.stage is Stage.RESOLVING and not entry.has_image:
-            self._jobs.wait_for_nodes(entry)
-            self._jobs.touch(entry)
+            self.queues.wait_for_nodes(entry)
+            self.queues.touch(entry)
         elif job.state in WAITING and entry.stage is Stage.RESOLVING and entry.lines is None:
             # Also one that was just starting when it was seen first, and came back.
-            self._jobs.to_read.add(entry.key, entry.job.uid)
+            self.queues.to_read.add(entry.key, entry.job.uid)
         if job.state is not JobState.HELD or job.is_held_by_us:
             entry.is_left_to_others = False
         if self._has_turns:
@@ -337,8 +320,8 @@ class JobManager:
         entry.granted = entry.planned = ()
         if entry.stage in (Stage.WAITING, Stage.STAGING, Stage.STAGED):
             self._placer.drop_all(entry)
-            self._jobs.wait_for_nodes(entry)
-            self._jobs.touch(entry)
+            self.queues.wait_for_nodes(entry)
+            self.queues.touch(entry)
 
     def _again(self, entry: JobEntry) -> None:
         """A job that has run waits again: wherever its image is by now."""
@@ -346,29 +329,19 @@ class JobManager:
         entry.since_s, entry.released, entry.is_ordered = self._site.now_s, None, False
         entry.stage, entry.options.images = Stage.RESOLVING, {}
         if entry.lines is None:
-            self._jobs.to_read.add(entry.key, entry.job.uid)
+            self.queues.to_read.add(entry.key, entry.job.uid)
         else:
             self._resolve(entry)
 
     def _forget(self, entry: JobEntry) -> None:
         """A job has ended, or has got a reservation."""
-        self._drop_lookup(entry)
+        self.images.drop(entry)
         self._earlier.forget_job(entry.key)
         self.turns.forget(entry.key)
-        self._jobs.forget(entry)
+        self._placer.forget(entry)
+        self.queues.forget(entry)
         self._orders.forget(entry.key)
         self.notes.forget(entry.key)
-
-    def _drop_lookup(self, entry: JobEntry) -> None:
-        """A job does not wait any more for what its images are; if no other does, nobody asks for them."""
-        if entry.lines is None or entry.stage is not Stage.RESOLVING:
-            return
-        for question in questions(entry.lines, entry.job.uid).values():
-            jobs = self._asking.get(question, {})
-            jobs.pop(entry.key, None)
-            if not jobs:
-                self._asking.pop(question, None)
-                self.images.drop(question)
 
     def _read(self, entry: JobEntry) -> None:
         if entry.stage is not Stage.RESOLVING:
@@ -385,92 +358,103 @@ class JobManager:
         if words:
             entry.stage = Stage.REFUSED
             entry.words = f"{words}; cancel it and submit it again"
-            self._jobs.note_refusal(entry, entry.words)
-            self._jobs.touch(entry)
+            self.queues.note_refusal(entry, entry.words)
+            self.queues.touch(entry)
             return
         entry.lines = lines
         self._resolve(entry)
 
     def _resolve(self, entry: JobEntry) -> None:
-        """What its images are, once all of them have been looked up."""
-        assert entry.lines is not None
-        lines, uid, images = entry.lines, entry.job.uid, entry.options.images
-        entry.lookup, entry.lookup_s, is_known = "", None, True
-        for name, question in questions(lines, uid).items():
-            if name in images:
-                continue
-            found = self.images.ask(question, self._site.now_s)
-            if found is None:
-                self._asking.setdefault(question, {})[entry.key] = None
-                if is_known:
-                    entry.lookup, entry.lookup_s = host_of(question.uri), self.images.asked_s(question)
-                is_known = False
-                continue
-            if not name:
-                entry.is_unmade = found.is_unmade
-            if not name and found.is_unmade:
-                self._await_conversion(entry, found)
-                return
-            images[name] = (
-                found.words if found.image is None else image_of(name, question.uri, found.image, lines, uid)
-            )
-        if is_known:
-            entry.options.images = {}
+        """Go on with a job once it is known what its images are."""
+        images = self.images.of(entry)
+        if images is not None:
             self._found(entry, images)
-            self._jobs.touch(entry)
+            self.queues.touch(entry)
 
-    def _found(self, entry: JobEntry, images: dict[str, JobImage | str]) -> None:
+    def _found(self, entry: JobEntry, images: dict[str, FoundImage | str]) -> None:
         """It is known what its images are. Without its own it waits; options without theirs are left out."""
         assert entry.lines is not None
         lines, image = entry.lines, images[""]
-        if isinstance(image, JobImage) and lines.size_bytes not in (None, image.size_bytes):
+        if isinstance(image, FoundImage) and lines.size_bytes not in (None, image.size_bytes):
             image = f"{lines.image} has {image.size_bytes} bytes, not {lines.size_bytes}: correct the size"
         further = further_images(lines, images)
         if isinstance(image, str) or isinstance(further, str):
-            self._jobs.refuse(entry, str(image if isinstance(image, str) else further), RETRY_S)
+            self.queues.refuse(entry, str(image if isinstance(image, str) else further), RETRY_S)
             return
         entry.options.images = images
         entry.image, entry.words = image, ""
         entry.further = tuple(
-            JobEntry(job=entry.job, since_s=entry.since_s, number=number, image=each)
+            JobEntry(job=entry.job, since_s=entry.since_s, lines=lines, number=number, image=each)
             for number, each in enumerate(further, 1)
         )
         if lines.options:
             self._sizes.found(entry)
             if entry.is_scheduled:
                 self._sizes.in_turn(entry)
-        self._jobs.wait_for_nodes(entry)
+        self.queues.wait_for_nodes(entry)
 
-    def _await_conversion(self, entry: JobEntry, found: Found) -> None:
-        """Its image is being made: that is said, with when it is expected, and it is asked again soon."""
-        assert entry.lines is not None
-        entry.words, entry.ready_s = found.words, None
-        if found.expected is not None and found.expected.made_s is not None:
-            image = Image(uri=entry.lines.image, size_bytes=found.expected.size_bytes)
-            entry.ready_s = found.expected.made_s + self._site.book.deadline_duration_s(image)
-        self._jobs.retry(entry, UNMADE_S)
-        self._jobs.touch(entry)
+    @property
+    def _is_reviewing(self) -> bool:
+        return bool(self._to_review) or self._is_review_wanted
+
+    def _review_some(self) -> None:
+        """Review the next few of all jobs, after each look. Where each will probably be is thought about
+        anew, so a review that has begun ends before another begins, and nothing is chosen in between."""
+        if not self._to_review:
+            self._placer.begin()
+            self.turns.go_on()
+            if self.turns.is_under_way:
+                return
+            self._is_review_wanted = False
+            self._to_review.extend(in_order(self.entries, self._site.now_s))
+        improved = 0
+        for _ in range(min(REVIEWED_AT_ONCE, len(self._to_review))):
+            entry = self.entries.get(self._to_review.popleft())
+            if entry is not None:
+                improved += self._review(entry, may_improve=improved < MOST_IMPROVED)
+
+    def _review(self, entry: JobEntry, *, may_improve: bool) -> bool:
+        """Whether what was chosen for a job is still right. True if a better place was looked for."""
+        self.queues.touch(entry)
+        if entry.stage is Stage.WAITING and not entry.is_scheduled:
+            self.queues.to_choose.add(entry.key, entry.job.uid)
+        if entry.stage not in (Stage.STAGING, Stage.STAGED):
+            return False
+        for node in self._placer.renew(entry):
+            self._placer.drop(entry, node)
+        self._copies.mend(entry)
+        if entry.job.state not in WAITING or entry.is_scheduled:
+            # It is where it was led to; or is thought about with all others, at once.
+            return False
+        now_s = self._site.now_s
+        may_improve = may_improve and now_s >= entry.improve_s
+        if may_improve and entry.may_have_options and self._sizes.decide(entry):
+            return True
+        is_tried = self._placer.stand(entry, may_improve=may_improve)
+        if is_tried:
+            entry.improve_s = now_s + len(self.entries) // IMPROVED_PER_S
+        return is_tried
 
     def _choose_some(self) -> None:
         """Nodes for the next of those that wait. What there are none for, others wait for in vain, too,
         until something is chosen: that is known without another search."""
-        if not self._jobs.to_choose:
+        if not self.queues.to_choose:
             return
         self._placer.forget_failures()
         cost = 0
         for _ in range(CONSIDERED_AT_ONCE):
-            for entry in self._jobs.take(self._jobs.to_choose, 1):
+            for entry in self.queues.take(self.queues.to_choose, 1):
                 if entry.stage is Stage.WAITING:
                     searches = self._placer.searches
                     is_chosen = self._choose(entry)
                     cost += (self._placer.searches - searches) * (1 if is_chosen else FAILURE_COSTS)
-            if cost >= CHOSEN_AT_ONCE or not self._jobs.to_choose:
+            if cost >= CHOSEN_AT_ONCE or not self.queues.to_choose:
                 return
 
     def _choose(self, entry: JobEntry) -> bool:
         """Nodes for a job, unless it may run in a reservation of its user's; whether there are any."""
         assert entry.image is not None
-        self._jobs.touch(entry)
+        self.queues.touch(entry)
         if entry.job.state not in WAITING:
             return False
         entry.bound = self._bound.bind(entry, entry.image) if entry.job.state is JobState.HELD else ""
@@ -484,7 +468,7 @@ class JobManager:
             names = ", ".join(self.names(set(entry.copies))[:8])
             what = ", ".join(each.image.uri for each in entry.parts if each.image is not None)
             what = f"its images {what} are" if entry.further else f"its image {what} is"
-            self._jobs.note(entry, "planned", f"{what} to be on {names}")
+            self.queues.note(entry, "planned", f"{what} to be on {names}")
             return True
         if entry.bad:
             # Wherever it was tried it has failed, and there is nowhere else: no node may be to blame.

@@ -27,12 +27,12 @@ from outrider.core.nodes.timeline import mask_of
 from outrider.core.nodes.together import earliest_together
 from outrider.core.reservations.refusal import size
 from outrider.rms.base import RmsJob, Sight
-from outrider.service.desk.jobs.image_lookup import JobImage
 from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.nodes.occupancy import Occupancy, packed
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log
+from outrider.service.ports import FoundImage
 
 DAY_S = 86_400
 UNLIMITED_S = 7 * DAY_S
@@ -61,7 +61,7 @@ class JobPlacer:
         """By its identity, a list of names that many jobs share, and its mask."""
         self._masks_before: dict[int, tuple[tuple[str, ...], int]] = {}
         """Those that were asked for before the last look: the others are forgotten."""
-        self._wishes: dict[str, tuple[RmsJob, JobImage, tuple[str, ...], PlacementRequest]] = {}
+        self._wishes: dict[str, tuple[RmsJob, FoundImage, tuple[str, ...], PlacementRequest]] = {}
         self._failures: dict[PlacementRequest, NoPlacement] = {}
         self.searches = 0
         """How often nodes were searched for."""
@@ -120,7 +120,7 @@ class JobPlacer:
         return True
 
     def foresee(
-        self, entry: JobEntry, nodes: int, limit_s: int, each: Resources, image: JobImage
+        self, entry: JobEntry, nodes: int, limit_s: int, each: Resources, image: FoundImage
     ) -> JobPlacement | NoPlacement:
         """Where a job would start if it had that size, with as much on each node, and that image. Nothing is
         changed."""
@@ -464,7 +464,7 @@ class JobPlacer:
             self._wishes[entry.key] = job, image, copiers, wish
         return wish
 
-    def _make_wish(self, entry: JobEntry, job: RmsJob, image: JobImage) -> PlacementRequest | str:
+    def _make_wish(self, entry: JobEntry, job: RmsJob, image: FoundImage) -> PlacementRequest | str:
         site = self._site
         timeline = site.book.timeline
         need = packed(site, job.resources)

@@ -6,16 +6,20 @@ at later looks is ordered again.
 
 from __future__ import annotations
 
+from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import JobState
+from outrider.service.answers.jobs import Verdict
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.batch.job_effects import TicketFields, hold_effect, release_effect
-from outrider.service.desk.jobs.job import JobEntry, Stage
+from outrider.service.desk.jobs.in_reservation import JobsInReservations
+from outrider.service.desk.jobs.job import WAITING, JobEntry, JobQueues, Stage
 from outrider.service.desk.jobs.notes import JobNotes, note_of, start_of
-from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.orders import JobOrders
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.nodes.owners import key_of
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log, Meter
+from outrider.service.requests import AskStart, Caller
 
 ORDER_LOOKS = 2
 """After so many looks that do not show what was ordered it is ordered again."""
@@ -33,6 +37,7 @@ class JobRelease:
         self,
         site: Site,
         jobs: JobQueues,
+        bound: JobsInReservations,
         best_effort: BestEffortTransfers,
         orders: JobOrders,
         notes: JobNotes,
@@ -41,6 +46,7 @@ class JobRelease:
     ) -> None:
         self._site = site
         self._jobs = jobs
+        self._bound = bound
         self._best_effort = best_effort
         self._orders = orders
         self._notes = notes
@@ -57,6 +63,30 @@ class JobRelease:
             self._settle(entry)
             self._expect(entry, ends)
             self._tell(entry)
+
+    def may_start(self, request: AskStart, caller: Caller) -> Verdict | Trouble:
+        """Whether a job that is about to start on some nodes has its image on all of them."""
+        if not caller.is_admin:
+            return Trouble(code="not-allowed", message="only the batch system asks whether jobs may start")
+        entry = self._jobs.entries.get(request.job)
+        if entry is None or not entry.has_image or entry.job.is_hint:
+            return self._start_in_reservation(request)
+        digest = "" if entry.image is None else entry.image.digest
+        names = set(self._jobs.names(entry.ready))
+        lacking = sorted(set(request.nodes) - names)
+        if not lacking and entry.image is not None:
+            return Verdict(verdict="go", digest=digest)
+        what = "its image" if entry.image is None else f"image {entry.image.uri}"
+        where = f" on {fold(lacking)}" if lacking else ""
+        return Verdict(verdict="wait", words=f"{what} is not known to be there yet{where}", digest=digest)
+
+    def _start_in_reservation(self, request: AskStart) -> Verdict:
+        live = self._site.live.get(self._bound.reservation_of(request.job))
+        lacking = [] if live is None else sorted(set(request.nodes) - live.ready)
+        if live is None or not lacking:
+            return Verdict(verdict="go")
+        words = f"image {live.document.uri} of reservation {live.name} is not on {fold(lacking)} yet"
+        return Verdict(verdict="wait", words=words, digest=live.document.digest)
 
     def _settle(self, entry: JobEntry) -> None:
         """Hold or release a job, as its image is where it may start, or is not."""

@@ -151,7 +151,7 @@ class BestEffortTransfers:
                 uri=image.uri if cargo is None else self.lane.ways.address(image.uri, cargo.way),
                 size_bytes=image.size_bytes,
                 format=image.format,
-                readers=image.readers,
+                readers=entry.readers,
                 until_s=entry.until_s,
                 transfer=number,
                 rate_bytes_per_s=None if cargo is None else self._rate(cargo),

@@ -77,14 +77,9 @@ class OpenReservations:
 
     def fault(self, wish: Wish) -> str:
         """Why nobody here could promise such an open reservation."""
-        terms, site = wish.document.open, self._site
+        terms = wish.document.open
         if terms is None:
             return ""
-        if not site.settings.moves_starts:
-            return (
-                "this site's batch system cannot keep nodes ready for an event: the start of its "
-                "reservations cannot be moved; give a start"
-            )
         if terms.within_s < LEAST_WITHIN_S:
             return (
                 f"ready_within is {terms.within_s} s, and what may run on its nodes meanwhile cannot always "

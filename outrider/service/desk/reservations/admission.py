@@ -110,6 +110,7 @@ class ReservationAdmission:
         book.terms = replace(book.terms, node_order=None if leases is None else node_order(leases))
         section = None if leases is None else leases.preemption
         self._preemptible.order = None if section is None else preemption_order(section)
+        self._site.holder_account = policies.holder_account or ""
 
     def plan(self, wish: Wish, program: PolicyRefusal | None) -> Judged:
         """The answer that `reserve` would give now."""
@@ -182,6 +183,8 @@ class ReservationAdmission:
                 review=self._review("", wish),
             )
 
+        if not site.settings.has_fixed_parts:
+            return asked()
         with uncrowded(site, wish.workspace) as is_less:
             admission = asked()
         # Of what is refused all nodes are told.
@@ -278,7 +281,9 @@ class ReservationAdmission:
         site, policies = self._site, review_of(self._site, self.policies, without)
 
         def review(plan: ReservationPlan) -> str:
-            words = policies(plan) or objection(site, plan, without)
+            words = policies(plan)
+            if not words and site.settings.has_fixed_parts:
+                words = objection(site, plan, without)
             words = words or self._offers.objection(plan, wish.caller.uid, site.now_s)
             if words or wish.most_price is None:
                 return words

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, tzinfo
 from typing import Any
 
-from outrider.core.model import Transfer, Workspace
+from outrider.core.model import Resources, Transfer, Workspace
 from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.refusal import Refusal
@@ -19,6 +19,7 @@ from outrider.service.answers.events import OpenWindow
 from outrider.service.answers.images import ImageView
 from outrider.service.answers.transfers import PlannedTransfer
 from outrider.service.desk.state.documents import Document, Record
+from outrider.service.desk.state.node_list import is_part
 from outrider.service.desk.state.site import Live, Site
 
 
@@ -42,13 +43,16 @@ def decision(
     return _accepted(site, document, workspace, admission)
 
 
-def whole_nodes(site: Site, nodes: Iterable[str]) -> dict[str, Any]:
-    """The parallel environment and the slots of it with which a job has all of these nodes."""
+def all_slots(site: Site, nodes: Iterable[str], resources: Resources | None = None) -> dict[str, Any]:
+    """The parallel environment and the slots of it with which a job has all of these nodes, or these
+    resources of each if that is a part."""
     if not site.settings.environments:
         return {}
     timeline = site.book.timeline
     numbers = [timeline.number_of[name] for name in nodes if name in timeline.number_of]
     slots = [timeline.nodes[number].capacity["cpus"] for number in numbers]
+    if resources is not None and is_part(resources):
+        slots = [resources["cpus"]] * len(numbers)
     environment = dict(site.settings.environments).get(max(slots, default=0), "")
     return {"environment": environment, "slots": sum(slots)} if environment and sum(slots) > 1 else {}
 
@@ -66,7 +70,7 @@ def extended(site: Site, live: Live, end_s: int, spare: frozenset[str] = frozens
         node_count=len(nodes),
         image=image_view(live.document),
         reason="it gives nodes back" if spare else "its end is moved",
-        **whole_nodes(site, nodes),
+        **all_slots(site, nodes, live.reservation.workspace.resources),
     )
 
 
@@ -80,7 +84,7 @@ def grown(site: Site, live: Live, more: AbstractSet[str]) -> Decision:
         node_count=len(nodes),
         nodes_with_image=fold(sorted(more)) if live.document.digest else "",
         reason=f"it gets {fold(sorted(more))}, where its image is already",
-        **whole_nodes(site, nodes),
+        **all_slots(site, nodes, live.reservation.workspace.resources),
     )
 
 
@@ -110,7 +114,7 @@ def _accepted(site: Site, document: Document, workspace: Workspace, plan: Reserv
         slack_s=plan.start_s - ready_s,
         window=window_of(document),
         secret="" if document.open is None else document.open.secret,
-        **whole_nodes(site, [names[chosen.node].name for chosen in plan.fits]),
+        **all_slots(site, [names[chosen.node].name for chosen in plan.fits], plan.workspace.resources),
     )
 
 

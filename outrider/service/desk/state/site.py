@@ -181,6 +181,8 @@ class Site:
         """All jobs, as the batch system showed them last."""
         self.share: AdaptiveShare | None = None
         """Of reservations, if the site's policies have one that adapts."""
+        self.holder_account = ""
+        """To which holder jobs are charged, if not to the accounts of their jobs."""
         self._series_count = 0
         self._next_start_s: int | None = None
         self._is_next_known = False

@@ -187,6 +187,13 @@ def taken(resources: Resources, names: frozenset[str], settings: Settings) -> tu
         )
     step = settings.cpus_at_once
     cpus = -(-max(1, amounts.get("cpus", 0)) // step) * step
+    if settings.cpu_numbers is not None:
+        cpus = min((each for each in settings.cpu_numbers if each >= cpus), default=0)
+        if not cpus:
+            return whole(resources), (
+                "the batch system has no parallel environment for so many processors of a node: its nodes "
+                "are its own as a whole"
+            )
     words = ""
     if cpus != resources["cpus"]:
         words = f"each of its nodes gives it {cpus} processors, the least that can be kept for what is asked"

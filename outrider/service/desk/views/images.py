@@ -75,7 +75,7 @@ class ImageViews:
         for entry in self._jobs.entries.values():
             names[entry.job.uid] = entry.job.user
             if entry.image is not None:
-                each = _see(found, entry.image.image, caller, (entry.job.uid,), entry.image.readers)
+                each = _see(found, entry.image.image, caller, (entry.job.uid,), entry.readers)
                 if each is not None:
                     each.jobs += 1
         return names

@@ -6,12 +6,10 @@ is, if that is private, and why it waits are for its user and for administrators
 
 from __future__ import annotations
 
-from collections import Counter
-
 from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import JobState
 from outrider.service.answers.images import ImageView
-from outrider.service.answers.jobs import JobDetails, JobList, JobView, Verdict
+from outrider.service.answers.jobs import JobDetails, JobList, JobView
 from outrider.service.answers.reply import Trouble
 from outrider.service.answers.transfers import NodeStaging
 from outrider.service.desk.jobs.job import JobEntry, Stage
@@ -24,7 +22,7 @@ from outrider.service.desk.state.site import Site
 from outrider.service.desk.views.decisions import decision_lines
 from outrider.service.desk.views.machines import machines_of
 from outrider.service.desk.views.progress import ready_of
-from outrider.service.requests import AskStart, Caller, ListJobs, ShowJob
+from outrider.service.requests import Caller, ListJobs, ShowJob
 
 MOST_DECISIONS = 100
 OVER = "over"
@@ -42,13 +40,6 @@ class JobViews:
         self._site = site
         self._node_orders = node_orders
         self._jobs = jobs
-
-    def counts(self) -> dict[str, int]:
-        found = Counter(entry.stage.value for entry in self._jobs.entries.values())
-        return {stage.value: found[stage.value] for stage in Stage}
-
-    def overdue(self) -> int:
-        return sum(entry.is_overdue for entry in self._jobs.entries.values())
 
     def jobs(self, request: ListJobs, caller: Caller) -> JobList:
         ordered = sorted(self._jobs.entries.values(), key=lambda entry: (entry.job.submitted_s, entry.key))
@@ -108,30 +99,6 @@ class JobViews:
             words=f"the last that was decided: {lines[0].outcome}: {lines[0].reason}",
         )
         return JobDetails(job=view, tasks=1, staging=(), released_to="", decisions=decision_lines(lines))
-
-    def start(self, request: AskStart, caller: Caller) -> Verdict | Trouble:
-        """Whether a job that is about to start on some nodes has its image on all of them."""
-        if not caller.is_admin:
-            return Trouble(code="not-allowed", message="only the batch system asks whether jobs may start")
-        entry = self._jobs.entries.get(request.job)
-        if entry is None or not entry.has_image or entry.job.is_hint:
-            return self._start_in_reservation(request)
-        digest = "" if entry.image is None else entry.image.digest
-        names = set(self._jobs.names(entry.ready))
-        lacking = sorted(set(request.nodes) - names)
-        if not lacking and entry.image is not None:
-            return Verdict(verdict="go", digest=digest)
-        what = "its image" if entry.image is None else f"image {entry.image.uri}"
-        where = f" on {fold(lacking)}" if lacking else ""
-        return Verdict(verdict="wait", words=f"{what} is not known to be there yet{where}", digest=digest)
-
-    def _start_in_reservation(self, request: AskStart) -> Verdict:
-        live = self._site.live.get(self._jobs.reservation_of(request.job))
-        lacking = [] if live is None else sorted(set(request.nodes) - live.ready)
-        if live is None or not lacking:
-            return Verdict(verdict="go")
-        words = f"image {live.document.uri} of reservation {live.name} is not on {fold(lacking)} yet"
-        return Verdict(verdict="wait", words=words, digest=live.document.digest)
 
     def _view(self, entry: JobEntry, caller: Caller) -> JobView:
         is_shown = _may_read(entry, caller)
@@ -201,7 +168,7 @@ def _image(entry: JobEntry, *, is_shown: bool) -> ImageView | None:
     found = entry.image
     if found is None:
         return None
-    is_private = found.readers is not None
+    is_private = entry.readers is not None
     return ImageView(
         uri=found.uri if is_shown or not is_private else None,
         digest=found.digest if is_shown or not is_private else None,

@@ -23,6 +23,9 @@ class _Line:
     lost_to_refusals: int = 0
     too_dear: int = 0
     lost_to_price: int = 0
+    machines: int = 0
+    machine_node_seconds: int = 0
+    machine_cpu_seconds: int = 0
 
 
 class ReportViews:
@@ -46,6 +49,9 @@ class ReportViews:
                 )
             elif each.kind is EntryKind.REFUSED:
                 line.refused, line.lost_to_refusals = each.count, each.amount
+            elif each.kind is EntryKind.HELD:
+                line.machines, line.machine_node_seconds = each.count, each.node_seconds
+                line.machine_cpu_seconds = each.amount
             else:
                 line.too_dear, line.lost_to_price = each.count, each.amount
         if request.from_s <= self._site.now_s < until_s:
@@ -75,6 +81,9 @@ def _told(payer: str, line: _Line) -> ReportLine:
         lost_to_refusals=line.lost_to_refusals,
         too_dear=line.too_dear,
         lost_to_price=line.lost_to_price,
+        machines=line.machines,
+        machine_node_seconds=line.machine_node_seconds,
+        machine_cpu_seconds=line.machine_cpu_seconds,
     )
 
 

@@ -18,7 +18,7 @@ from outrider.service.answers.reservations import (
     ReservationView,
 )
 from outrider.service.desk.nodes.orders import NodeOrders
-from outrider.service.desk.reservations.decision import image_view, whole_nodes, window_of
+from outrider.service.desk.reservations.decision import all_slots, image_view, window_of
 from outrider.service.desk.state.documents import Document, read_document, read_record, stem_of
 from outrider.service.desk.state.permissions import is_request, may_read, may_see
 from outrider.service.desk.state.site import Live, Site
@@ -139,7 +139,7 @@ class ReservationViews:
             receipt=None,
             price=found.kept.price if may_read(found.record, caller) else None,
             key=found.key,
-            **whole_nodes(self._site, found.nodes),
+            **all_slots(self._site, found.nodes, found.reservation.workspace.resources),
         )
 
     def _odds(self, live: Live) -> int | None:

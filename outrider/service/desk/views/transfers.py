@@ -39,7 +39,7 @@ class TransferViews:
     def _view(self, cargo: BestEffortTransfer, end_s: int, caller: Caller) -> TransferView:
         keys = self._best_effort.users(cargo)
         jobs = [self._jobs.entries[key] for key in keys if key in self._jobs.entries]
-        is_private = any(entry.image is not None and entry.image.readers is not None for entry in jobs)
+        is_private = any(entry.image is not None and entry.readers is not None for entry in jobs)
         is_shown = not is_private or caller.is_admin or any(entry.job.uid == caller.uid for entry in jobs)
         staging = tuple(self._staging(cargo, node, jobs, is_shown=is_shown) for node in cargo.nodes)
         takes_s = -(-cargo.left_bytes // self._best_effort.lane.rate(cargo))

@@ -20,12 +20,13 @@ from outrider.service.requests import (
     Explain,
     ListLeases,
     ListReservations,
+    Reserve,
     Show,
     ShowLease,
     SignedCall,
     Trigger,
 )
-from outrider.service.web.asking import Asker, WantedLease
+from outrider.service.web.asking import Asker
 from outrider.service.web.errors import of_unmade
 from outrider.service.web.requests.bodies import (
     CallBody,
@@ -61,12 +62,13 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
         hashed = hash_of("POST", "/v1/reservations", body)
         decision = await asker.recalled(caller, key, hashed)
         if decision is None:
-            wanted = await asker.wanted(caller, body)
-            request = replace(wanted.request, key=key, request_hash=hashed, is_plan=bool(wanted.late))
-            decision = _noted(await asker.ask(caller, request, Decision), wanted)
-            if wanted.late and decision.result == "accepted":
-                # It is accepted when its image is there, and refused before that.
-                raise of_unmade("; ".join(wanted.late))
+            request = await asker.wanted(caller, body)
+            unmade = _unmade(request)
+            # It is accepted when its image is there, and may be refused before that.
+            request = replace(request, key=key, request_hash=hashed, is_plan=bool(unmade))
+            decision = _noted(await asker.ask(caller, request, Decision), request)
+            if unmade and decision.result == "accepted":
+                raise of_unmade("; ".join(unmade))
         if decision.result == "refused":
             return answered(decision)
         return answered(decision, 201, {"Location": f"/v1/reservations/{decision.name}"})
@@ -91,15 +93,20 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
     @routes.post("/plans", response_model=Decision)
     async def plan(body: ReserveBody, caller: By) -> Response:
         """What a reservation would be answered now; nothing is changed."""
-        wanted = await asker.wanted(caller, body)
-        request = replace(wanted.request, is_plan=True)
-        return answered(_noted(await asker.ask(caller, request, Decision), wanted))
+        request = replace(await asker.wanted(caller, body), is_plan=True)
+        return answered(_noted(await asker.ask(caller, request, Decision), request))
 
 
-def _noted(decision: Decision, wanted: WantedLease) -> Decision:
+def _unmade(request: Reserve) -> tuple[str, ...]:
+    """How far each of its images is that is only being made."""
+    images = (request.image, *request.role_images, *request.option_images)
+    return tuple(dict.fromkeys(each.unmade for each in images if each is not None and each.unmade))
+
+
+def _noted(decision: Decision, request: Reserve) -> Decision:
     """With what its workspace asks for in vain, and what of the answer is only expected."""
-    expected = tuple(f"{words}; its size and times are what is expected" for words in wanted.late)
-    return replace(decision, notes=(*wanted.request.workspace.unused_keys, *expected, *decision.notes))
+    expected = tuple(f"{words}; its size and times are what is expected" for words in _unmade(request))
+    return replace(decision, notes=(*request.workspace.unused_keys, *expected, *decision.notes))
 
 
 def _add_looking(routes: APIRouter, asker: Asker) -> None:

@@ -40,22 +40,31 @@ def with_kernels(site: OutriderSite) -> OutriderSite:
 
 
 def submit(
-    site: OutriderSite, image: ServedImage, work: str, *options: str, more: str = "", boot: str = "debian"
-) -> str:
+    site: OutriderSite, image: ServedImage, work: str, *options: str, more: str = "", boot: str = "debian",
+    user: str = "ada",
+) -> str:  # fmt: skip
     text = f"#!/bin/sh\n{image.lines}#OUTRIDER run: vm\n#OUTRIDER boot: {boot}\n{more}\n{work}"
     return site.submit(
-        text, f"-t{LIMIT_MIN}", f"--mem={MEMORY_MB}", f"--chdir={site.home()}/project", *options
+        text,
+        f"-t{LIMIT_MIN}",
+        f"--mem={MEMORY_MB}",
+        f"--chdir={site.home(user)}/project",
+        *options,
+        user=user,
     )
 
 
-def said(site: OutriderSite, job: str) -> str:
+def said(site: OutriderSite, job: str, user: str = "ada") -> str:
     # It is there once the job has begun, a moment after Slurm calls it running.
-    return site.cluster.run(HEAD, ["cat", f"{site.home()}/project/slurm-{job}.out"], check=False).stdout
+    return site.cluster.run(HEAD, ["cat", f"{site.home(user)}/project/slurm-{job}.out"], check=False).stdout
 
 
-def wait_until_said(site: OutriderSite, job: str, word: str) -> None:
+def wait_until_said(site: OutriderSite, job: str, word: str, user: str = "ada") -> None:
     site.cluster.wait_for(
-        f"{word} of job {job}", lambda: word in said(site, job).split(), BOOT_S, lambda: said(site, job)
+        f"{word} of job {job}",
+        lambda: word in said(site, job, user).split(),
+        BOOT_S,
+        lambda: said(site, job, user),
     )
 
 

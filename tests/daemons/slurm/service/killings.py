@@ -70,9 +70,12 @@ class Killings:
     jobs: list[CountingJob] = field(default_factory=list)
     killed: Counter[str] = field(default_factory=Counter)
     done: Counter[str] = field(default_factory=Counter)
+    images: int = 0
 
     def begin(self, count: int) -> None:
-        image = self.site.image("killed.qcow2", 4 * MB)
+        # Of those that began earlier each has its own bytes at its own address.
+        self.images += 1
+        image = self.site.image(f"killed{self.images}.qcow2", 4 * MB)
         options = ("-c1", "-t1440", "--requeue")
         self.jobs = [
             CountingJob(submit(self.site, image, WORK, *options, more=SCRATCH)) for _ in range(count)

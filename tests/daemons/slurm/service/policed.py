@@ -1,9 +1,9 @@
-"""Four nodes under policies of a test's own."""
+"""Nodes under policies of a test's own."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -24,20 +24,27 @@ PATH = "/etc/outrider/policies.yaml"
 
 
 @contextmanager
-def policed(request: pytest.FixtureRequest, policies: str) -> Iterator[OutriderSite]:
+def policed(
+    request: pytest.FixtureRequest,
+    policies: str,
+    *,
+    nodes: int = NODES,
+    lines: Sequence[str] = (),
+    settings: Mapping[str, object] | None = None,
+) -> Iterator[OutriderSite]:
     """When its tests are over, nothing may be left anywhere."""
     need_slurm()
     version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
     failed_before = request.session.testsfailed
     with site_cluster(
-        NODES, rate_bits_per_s=RATE_BITS_PER_S, version=version, slurm_conf_lines=LINES
+        nodes, rate_bits_per_s=RATE_BITS_PER_S, version=version, slurm_conf_lines=(*LINES, *lines)
     ) as cluster:
         cluster.write(HEAD, PATH, policies)
         made = OutriderSite(
             cluster,
             link_bytes_per_s=LINK_BYTES_PER_S,
             pool="200MiB",
-            settings={"timings": TIMINGS, "policies": PATH},
+            settings={"timings": TIMINGS, "policies": PATH, **(settings or {})},
         )
         made.install()
         yield made

@@ -46,9 +46,9 @@ class Pair:
         return one, other
 
 
-def counting(site: OutriderSite, name: str, *options: str, last: int = 1_000_000) -> str:
+def counting(site: OutriderSite, name: str, *options: str, last: int = 1_000_000, user: str = "ada") -> str:
     image = site.image(f"{name}.qcow2", 4 * MB)
-    return submit(site, image, COUNTING_ON_DISK.format(last=last), *options, more=SCRATCH)
+    return submit(site, image, COUNTING_ON_DISK.format(last=last), *options, more=SCRATCH, user=user)
 
 
 def full_pair(site: OutriderSite, name: str, *options: str, last: int = 1_000_000) -> Pair:
@@ -134,12 +134,12 @@ def swap(site: OutriderSite, pair: Pair) -> tuple[str, str]:
     return one, other
 
 
-def counts_on(site: OutriderSite, job: str) -> int:
+def counts_on(site: OutriderSite, job: str, user: str = "ada") -> int:
     """How far it has counted, without a gap or a repeat and as its disk has it. When it starts again its
     output is empty for a moment, until its machine goes on."""
-    lines = said(site, job).rpartition("\n")[0].splitlines()
-    words = [line for line in lines if not line.startswith("slurmstepd-")]
-    assert words == (words and ["began", *map(str, range(1, len(words)))]), said(site, job)
+    text = said(site, job, user)
+    words = [line for line in text.rpartition("\n")[0].splitlines() if not line.startswith("slurmstepd-")]
+    assert words == (words and ["began", *map(str, range(1, len(words)))]), text
     return max(0, len(words) - 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from random import Random
 
 import pytest
@@ -22,7 +23,8 @@ from tests.daemons.slurm.service.switched import (
     wait_until_counted,
 )
 
-KILLS = 100
+KILLS = int(os.environ.get("OUTRIDER_TEST_KILLS", "100"))
+SEED = int(os.environ.get("OUTRIDER_TEST_SEED", "1"))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +68,7 @@ def test_drained_node_is_left_by_its_machines(machines: OutriderSite) -> None:
 @pytest.mark.long
 def test_switch_is_carried_to_its_end_whoever_is_killed(machines: OutriderSite) -> None:
     """Two machines change places again and again; each time somebody is killed in one of the stages."""
-    site, random, killed = machines, Random(1), 0
+    site, random, killed = machines, Random(SEED), 0
     pair = full_pair(site, "killed", "-t1440")
     try:
         for number in range(KILLS):

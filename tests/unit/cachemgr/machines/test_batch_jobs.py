@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr.base.disk import RealDisk
-from cachemgr.base.errors import BadRequest, NotAllowed, Unsuitable
+from cachemgr.base.errors import BadRequest, NotAllowed, SourceFailed, Unsuitable
 from cachemgr.instances.qcow2 import overlay
 from cachemgr.machines.batch import main as program
 from cachemgr.machines.batch.bootfiles import boot_files
@@ -20,10 +22,12 @@ from cachemgr.machines.batch.image import BaseImage, JobImages, base_image
 from cachemgr.machines.batch.main import make_private
 from cachemgr.machines.batch.options import understood
 from cachemgr.machines.batch.remains import continued
+from cachemgr.machines.batch.steps.holding import HeldNote, JobWatch
 from cachemgr.machines.batch.steps.marks import SavedMark
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.guest.archive import pack, unpack
 from cachemgr.machines.keeper import real_site
+from cachemgr.machines.live.landing import MachineLanding
 from cachemgr.machines.machine import Machine
 from cachemgr.machines.record import MachineRecord, QemuFacts, write_record
 from cachemgr.machines.wish import MIB, MachineDisk, MachineJob, MachineWish
@@ -316,3 +320,52 @@ def test_what_a_guest_has_not_changed_is_not_put_over_what_others_have_made_of_i
 
     assert (folder / "theirs").read_text() == "by another job\n"
     assert (folder / "changed").read_text() == "in the guest\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "token", "is_left"),
+    [
+        ("running", "t", False),
+        # It has not come, and says so by its token's digest alone.
+        ("arriving", hashlib.sha256(b"t").hexdigest(), False),
+        ("suspended", "t", True),
+        ("moved", "t", True),
+        # A later run of the job, on the same node before the holder's epilog.
+        ("running", "another", True),
+    ],
+)
+def test_epilog_of_a_holder_that_was_killed_ends_the_machine_that_came_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, token: str, *, is_left: bool
+) -> None:
+    site = real_site("n1", "/usr/bin/qemu")
+    monkeypatch.setattr(program, "_folder", lambda key: f"{tmp_path}/job-{key}")
+    held = tmp_path / "job-17"
+    held.mkdir(mode=0o700)
+    HeldNote(Machine(str(held), site), "18").write(hashlib.sha256(b"t").hexdigest())
+    write_record(RealDisk(), str(held), MachineRecord(
+        wish=MachineWish(
+            name="job-17", memory_bytes=64 * MIB, disks=(MachineDisk("root", path="/image"),),
+            job=MachineJob(script="#!/bin/sh\n"),
+        ),
+        state=state, place=f"n1:{held}", token=token, moving_to="n2:/m",
+        qemu=QemuFacts("7.2.0", "tcg", "there is no /dev/kvm", "Nehalem"),
+    ))  # fmt: skip
+
+    assert program.tidy("18", site) == 0
+    assert not (tmp_path / "job-18").exists()
+    assert held.exists() is is_left
+
+
+def test_holder_of_a_job_that_is_over_waits_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cachemgr.machines.live.landing.check_user", lambda: None)
+    machine = Machine(str(tmp_path / "job-17"), real_site("n1", "/usr/bin/qemu"))
+    landing = MachineLanding(machine, b"k" * 32, lambda offer: {})
+    of_another = BatchJob("18", 1, 0, listing=("printf", "18 19"))
+    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(SourceFailed, match="is over"):
+        landing.wait(listener, 60, JobWatch(of_another, machine, 1.0).is_gone)
+
+    assert not JobWatch(BatchJob("18", 1, 0, listing=("printf", "17 18")), machine, 1.0).is_gone()
+    # Who is not told of itself was not told the truth.
+    assert not JobWatch(BatchJob("18", 1, 0, listing=("printf", "19")), machine, 1.0).is_gone()

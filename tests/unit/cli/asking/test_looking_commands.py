@@ -203,7 +203,8 @@ def test_status_imports_nothing_but_the_standard_library_and_ourselves() -> None
 def test_report_is_a_table_and_as_values_unrounded(service: Service, capsys: Capture) -> None:
     line = ReportLine(
         payer="physics", reservations=1_200, node_seconds=5_400, charged=1_234_567, booked_reservations=2,
-        booked=500, refused=3, lost_to_refusals=900, too_dear=1, lost_to_price=42,
+        booked=500, refused=3, lost_to_refusals=900, too_dear=1, lost_to_price=42, machines=4,
+        machine_node_seconds=5_400, machine_cpu_seconds=10_800,
     )  # fmt: skip
     answer = Report(by="account", from_s=0, until_s=NOW_S, is_of_all=True, lines=(line,))
     service.on("GET", "/v1/report", answer)
@@ -215,5 +216,6 @@ def test_report_is_a_table_and_as_values_unrounded(service: Service, capsys: Cap
 
     asked = service.asked[0].query
     assert (asked["by"], asked["since"], asked["until"]) == ("account", "2030-03-01", "2030-04-01")
-    assert table[1].split() == ["physics", "1,200", "1.5", "1,234.567", "0.500", "3", "0.900", "1", "0.042"]
-    assert values[1] == "physics,1200,5400,1234567,2,500,3,900,1,42"
+    charged = ["physics", "1,200", "1.5", "1,234.567", "0.500", "3", "0.900", "1", "0.042"]
+    assert table[1].split() == [*charged, "4", "3.0"]
+    assert values[1] == "physics,1200,5400,1234567,2,500,3,900,1,42,4,5400,10800"

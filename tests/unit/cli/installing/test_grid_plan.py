@@ -124,6 +124,23 @@ def test_reservation_queue_is_made_with_twice_the_slots_and_whole_node_environme
     assert any(each.after == COMPLEX_LINE for each in planned.objects)
 
 
+def test_queue_of_parts_is_beneath_the_queue_of_whole_nodes_and_beside_that_of_jobs() -> None:
+    wishes = replace(WISHES, parts_queue="parts.q")
+    half = "pe_name half\nallocation_rule 2\n"
+    found = replace(site(), environments={"make": MAKE, "half": half})
+
+    planned = plan(found, wishes)
+    made = {each.name: each.after or "" for each in planned.objects if each.kind == "queue"}
+    lists = [(each.name, each.after) for each in planned.objects if each.key == "subordinate_list"]
+
+    assert "subordinate_list outrider.q=1" in made["parts.q"].splitlines()
+    assert "complex_values outrider_reservation=TRUE" in made["parts.q"].splitlines()
+    assert lists == [("all.q", "outrider.q=1"), ("outrider.q", "all.q=1,parts.q=1")]
+    assert planned.environments == ((1, "outrider1"), (2, "half"), (4, "outrider4"))
+    assert prologs(found, wishes)["parts.q"] == ("NONE", f"{PROLOG} reserved")
+    assert [queue for queue in made if queue not in ("outrider.q", "parts.q")] == []
+
+
 def test_hooks_are_what_guards_and_scripts_are_called_by() -> None:
     assert hook("starter", "outrider.q", WISHES) == STARTER
     assert hook("epilog", "outrider.q", WISHES) == EPILOG

@@ -92,3 +92,23 @@ def test_machine_of_a_random_site_is_explained(capsys: pytest.CaptureFixture[str
     assert main(["sim", "switch", *given]) == 0
 
     assert capsys.readouterr().out.startswith("j0m0 ")
+
+
+def test_figure_9_is_in_the_two_pools_that_the_paper_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """Section 4.1: "The first pool executes in parallel the actions suspend(VM3) and migrate(VM1) then the
+    second pool executes the actions resume(VM5) and run(VM6)." """
+    assert main(["sim", "switch", "--figure-9", "--json"]) == 0
+
+    answer = json.loads(capsys.readouterr().out)
+    pools = [{action.partition(" ")[0] for action in stage} for stage in answer["stages"]]
+    assert pools == [{"suspend(VM3)", "migrate(VM1)"}, {"resume(VM5)", "run(VM6)"}]
+    # Table 1 with the sizes of the example: VM3 and VM5 have 2048 MB, VM1 has 1024, and a run costs nothing.
+    # Both actions of the second pool wait for the more expensive one of the first.
+    assert answer["cost"] == 2048 + 1024 + (2048 + 2048) + (2048 + 0)
+    assert answer["longest"] == 2048 + 2048
+
+
+def test_figure_9_takes_no_other_site(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "switch", "--figure-9", "--mix", "thirds"]) == 1
+
+    assert "--mix: --figure-9 is one example of its own" in capsys.readouterr().err

@@ -132,6 +132,15 @@ def test_holder_job_is_submitted_as_the_owner_and_like_the_job() -> None:
     assert len(words(slurm, "sbatch")) == 1
 
 
+def test_holder_is_charged_to_the_account_that_the_site_names() -> None:
+    slurm = ShownSlurm({"17": job("17")})
+    with pytest.raises(Unavailable):
+        slurm.system().land(replace(WANTED, account="machines"))
+
+    (argv,) = words(slurm, "sbatch")
+    assert [word for word in argv if word.startswith("--account=")] == ["--account=machines"]
+
+
 def test_job_whose_errors_go_elsewhere_is_saved() -> None:
     slurm = ShownSlurm(
         {"17": job("17")}, shown=SHOWN.replace(b"StdErr=/users/ada/100%", b"StdErr=/users/ada/e")
@@ -211,6 +220,18 @@ def test_holder_stands_for_the_job_whose_machine_it_has() -> None:
     assert in_holders(named_by_user) == named_by_user
 
 
+@pytest.mark.parametrize("record", [JobRecord(holder="18"), JobRecord(holder="16", next_holder="18")])
+def test_what_a_job_names_as_its_holder_is_one_whatever_its_user_calls_it(record: JobRecord) -> None:
+    own = job("17", state=JobState.HELD, nodes=(), start_s=None, record=record)
+    pretended = job("20", "outrider-has-17", nodes=("n3",))
+    (_, holder, other, foreign) = in_holders(
+        (own, job("18", "mine", account="machines"), pretended, replace(job("16"), uid=8))
+    )
+
+    assert (holder.stands_for, holder.payer, holder.account) == ("17", "physics", "machines")
+    assert (other.stands_for, foreign.stands_for) == ("", "")
+
+
 def test_what_is_asked_for_the_job_is_asked_of_its_holder() -> None:
     slurm = with_holder("has", is_waiting=True)
     slurm.jobs["17"] = replace(slurm.jobs["17"], record=JobRecord(metadata="run=vm", holder="18"))
@@ -227,6 +248,52 @@ def test_what_is_asked_for_the_job_is_asked_of_its_holder() -> None:
     assert record.saved is not None
     assert (record.saved.nodes, record.is_suspended) == (("n2",), True)
     assert slurm.told[-2:] == [["scancel", "18"], ["scancel", "17"]]
+
+
+@pytest.mark.parametrize(
+    ("squeue", "sacct", "had"),
+    [
+        (b"18|COMPLETED|100|160|4|users\n", None, (60, 4)),
+        (b"18|CANCELLED|N/A|160|4|users\n", None, (0, 4)),
+        (b"19|COMPLETED|100|160|4|users\n", b"18|CANCELLED by 7|100|190|2|users\n", (90, 2)),
+    ],
+)
+def test_what_a_holder_had_is_said_by_slurm_and_later_by_its_accounting(
+    squeue: bytes, sacct: bytes | None, had: tuple[int, int]
+) -> None:
+    use = printing(squeue, sacct).use_of("18")
+
+    assert (use.end_s - use.start_s, use.cpus, use.group) == (*had, "users")
+
+
+def test_what_a_holder_had_is_not_guessed() -> None:
+    with pytest.raises(Unavailable, match="not known yet"):
+        printing(b"18|COMPLETING|100|160|4|users\n", None).use_of("18")
+    with pytest.raises(Refused, match="nor in the site's accounting"):
+        printing(b"", b"").use_of("18")
+    with pytest.raises(Refused, match="accounts for none"):
+        printing(b"", None).use_of("18")
+
+
+def printing(squeue: bytes, sacct: bytes | None) -> SlurmHolders:
+    """Slurm that prints that, without accounting if there is none."""
+    shown = ShownSlurm({})
+
+    def run(argv: Sequence[str], **rest: object) -> Output:
+        if argv[0] == "squeue":
+            return Output(0, squeue, "")
+        return (
+            Output(1, b"", "Slurm accounting storage is disabled") if sacct is None else Output(0, sacct, "")
+        )
+
+    system = shown.system()
+    return SlurmHolders(
+        SlurmCommands(run),
+        clock=shown,
+        log=shown,
+        account_of=system._account_of,
+        read_jobs=lambda now_s: ((), ()),
+    )
 
 
 def test_record_keeps_both_holders() -> None:

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from outrider.metadata.errors import MetadataError
 from outrider.service.daemon.errors import ServiceInputError, SocketError
 from outrider.service.daemon.life import create_store
 from outrider.service.daemon.sockets import Sockets
+from outrider.service.daemon.threads.reception import PolicyBook
 from outrider.service.daemon.threads.workers import Workers
 from outrider.store.errors import Conflict, Full, Locked, StoreMissing
 from outrider.store.sqlite.store import SqliteStore
@@ -355,3 +357,12 @@ def test_store_behind_a_link_that_is_turned_elsewhere_stays_the_same_store(
     assert service.error is None
     SqliteStore.open(folder / "disk/real.sqlite", 1).close()
     assert not (folder / "disk/other.sqlite").exists()
+
+
+def test_account_of_holders_is_refused_where_no_machine_moves_in_one(tmp_path: Path) -> None:
+    path = tmp_path / "policies.yaml"
+    path.write_text("version: 1\nholder_account: machines\nrules: [{name: everybody}]\n")
+
+    assert PolicyBook(str(path), has_holders=True).current.holder_account == "machines"
+    with pytest.raises(MetadataError, match=r"holder_account has no effect.*set jobs\.live"):
+        PolicyBook(str(path))

@@ -286,8 +286,7 @@ class Sandbox:
             if isinstance(call, Look):
                 return replace(look(self.rms, call.watched), is_handed_back=self.is_handed_back)
             if isinstance(call, Carry):
-                carry_out(call.effect, self.rms, self.sign)
-                return None
+                return carry_out(call.effect, self.rms, self.sign)
             if isinstance(call, TellUser):
                 self.rms.note(call.job, call.text)
                 self.notes.setdefault(call.job, []).append(call.text)

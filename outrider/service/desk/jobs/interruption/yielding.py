@@ -26,7 +26,7 @@ from outrider.service.desk.batch.job_effects import (
     yielding_of,
 )
 from outrider.service.desk.jobs.interruption.pieces import PieceEnd
-from outrider.service.desk.jobs.ordering.queues import JobQueues
+from outrider.service.desk.jobs.job import JobQueues
 from outrider.service.desk.jobs.orders import IsCarrying
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJob, PreemptibleJobs
 from outrider.service.desk.reservations.repair import ReservationRepair

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from outrider.core.options.admission import PossibleOption, Reason, choose
 from outrider.metadata.notation.job_options import JobOption
 from outrider.rms.base import RmsJob
-from outrider.service.desk.jobs.image_lookup import JobImage
+from outrider.service.ports import FoundImage
 
 BETTER_S = 60
 """Another option is worth a change if its job ends earlier by more than this."""
@@ -63,7 +63,7 @@ class OptionState:
     """From when on another option may be chosen."""
     words: str = ""
     """For its user."""
-    images: dict[str, JobImage | str] = field(default_factory=dict)
+    images: dict[str, FoundImage | str] = field(default_factory=dict)
     """By what options call them, their own images; or in words why there is none."""
 
 

@@ -11,14 +11,13 @@ from outrider.core.model import Resources
 from outrider.metadata.notation.job_options import JobOption
 from outrider.rms.base import RmsJob
 from outrider.service.desk.batch.job_effects import resize_effect
-from outrider.service.desk.jobs.image_lookup import JobImage
-from outrider.service.desk.jobs.job import JobEntry, Stage
+from outrider.service.desk.jobs.job import WAITING, JobEntry, JobQueues, Stage
 from outrider.service.desk.jobs.options.choice import Expected, OptionState, best, has_size, is_changed
-from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.orders import JobOrders
 from outrider.service.desk.jobs.placement import JobPlacer
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log
+from outrider.service.ports import FoundImage
 
 ORDER_LOOKS = 2
 """After so many looks that do not show the size that was asked for it is asked for again."""
@@ -158,10 +157,10 @@ class JobSizes:
         return entry.lines is not None and bool(entry.lines.options)
 
     @staticmethod
-    def _image(entry: JobEntry, option: JobOption) -> JobImage | None:
+    def _image(entry: JobEntry, option: JobOption) -> FoundImage | None:
         """The image of an option, if it can be had."""
         found = entry.options.images.get(option.image)
-        return found if isinstance(found, JobImage) else None
+        return found if isinstance(found, FoundImage) else None
 
     @staticmethod
     def _is_changed(entry: JobEntry, job: RmsJob) -> bool:

@@ -1,1 +1,1 @@
-"""The order in which jobs are thought about: after each look, and in queues of which the service decides."""
+"""The order in which jobs are thought about: among one user's, and where the service decides who starts."""

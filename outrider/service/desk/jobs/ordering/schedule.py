@@ -14,8 +14,7 @@ from outrider.core.besteffort.jobs.placement import JobPlacement
 from outrider.core.besteffort.jobs.schedule import JobPlace, JobSchedule, ScheduledJob
 from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import JobState, RmsJob, Sight
-from outrider.service.desk.jobs.job import JobEntry, Stage
-from outrider.service.desk.jobs.ordering.queues import WAITING, JobQueues
+from outrider.service.desk.jobs.job import WAITING, JobEntry, JobQueues, Stage
 from outrider.service.desk.jobs.placement import UNLIMITED_S, JobPlacer
 from outrider.service.desk.nodes.running_jobs import Started
 from outrider.service.desk.state.agenda import Agenda, Topic

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from outrider.rms.base import JobState, Refused, RmsJob, Unavailable
+from outrider.rms.base import JobState, Landing, Refused, RmsJob, Unavailable
+from outrider.rms.twin import Twin
 from outrider.rms.twin.jobs import TwinJob
 from outrider.service.answers.jobs import JobDetails
 from outrider.service.answers.reply import Trouble
-from outrider.service.desk.batch.job_effects import is_move, moved_by
+from outrider.service.desk.batch.job_effects import SUSPEND, is_move, moved_by
 from outrider.service.desk.jobs.interruption.machine_moves import LINK_SHARE
 from outrider.service.ports import Call, Carry
 from outrider.service.requests import MigrateJob
@@ -25,9 +26,10 @@ from tests.unit.service.desk.jobs.yielding_site import (
     site_of,
     state,
 )
-from tests.unit.service.desk.sandbox import BOB, Sandbox
+from tests.unit.service.desk.sandbox import BOB, Sandbox, digest_of
 
 NODES = ("n1", "n2")
+DIGEST = digest_of("ubuntu")
 
 
 class Moves:
@@ -82,6 +84,51 @@ def test_machine_is_suspended_brought_over_and_goes_on(
     assert [each["targets"] for each in moves.asked] == [[other]] * 4
     assert state(site, key) is JobState.RUNNING
     assert len(happened(site, key, "running")) == 2
+
+
+@pytest.mark.parametrize(("more", "has_restarted"), [("", False), (f"digest: {DIGEST}\n", True)])
+def test_machine_goes_alive_with_the_bytes_that_it_began_with_also_by_a_later_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, *, has_restarted: bool
+) -> None:
+    seen, asked = TwinJob.seen, list[Landing]()
+    monkeypatch.setattr(TwinJob, "seen", lambda job: replace(seen(job), elsewhere=NODES))
+
+    def land(twin: Twin, wanted: Landing) -> bool:
+        asked.append(wanted)
+        return False
+
+    monkeypatch.setattr(Twin, "land", land)
+    for site in site_of(tmp_path, replace(SETTINGS, moves_live=True)):
+        key = running(site, MACHINE + more, memory_mib=MEMORY_MIB)
+        if has_restarted:
+            site.restart()
+            site.sleep(30)
+        monkeypatch.setattr(site, "_carry_out", Moves(site, [None]))
+        (here,) = site.job(key).nodes  # type: ignore[union-attr]
+        site.ask(MigrateJob(job=key, node=next(each for each in NODES if each != here)))
+
+        assert f"digest: {DIGEST}" in asked[0].metadata.splitlines()
+
+
+def test_machine_that_has_begun_to_run_before_it_was_suspended_for_its_move_stays_and_may_be_moved_again(
+    site: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves = Moves(site, [None])
+    key = running(site, MACHINE, memory_mib=MEMORY_MIB)
+
+    def refuses_to_suspend(call: Call) -> object:
+        is_suspension = isinstance(call, Carry) and call.effect.kind == SUSPEND
+        return Refused("it runs since another time") if is_suspension else moves(call)
+
+    monkeypatch.setattr(site, "_carry_out", refuses_to_suspend)
+    first = site.ask(MigrateJob(job=key))
+    site.sleep(30)
+    again = site.ask(MigrateJob(job=key))
+
+    assert isinstance(first, JobDetails)
+    assert moves.asked == []
+    assert isinstance(again, JobDetails), again
+    assert state(site, key) is JobState.RUNNING
 
 
 def test_machines_of_several_nodes_move_each_to_another_in_the_batch_systems_order(

@@ -159,6 +159,8 @@ def test_reservations_of_earlier_versions_are_of_whole_nodes(site: Sandbox) -> N
             False,
             "5 processors",
         ),
+        (Settings(parts=("cpus",), cpu_numbers=(1, 2, 4)), {"cpus": 3}, {"cpus"}, 4, False, "4 processors"),
+        (Settings(parts=("cpus",), cpu_numbers=(1, 2)), {"cpus": 3}, {"cpus"}, 3, True, "environment"),
         (Settings(parts=("cpus",)), {"cpus": 1, "gpus": 1}, {"gpus"}, 1, True, "gpus"),
         (Settings(), {"cpus": 3}, {"cpus"}, 3, True, "processors"),
         (Settings(), {"cpus": 1}, set(), 1, True, ""),

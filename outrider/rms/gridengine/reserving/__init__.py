@@ -1,0 +1,1 @@
+"""Grid Engine's reservations: how they are made, what keeps others off, and how jobs get into them."""
