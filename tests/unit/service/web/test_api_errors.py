@@ -8,7 +8,7 @@ import pytest
 
 from outrider.service.answers.reply import Trouble
 from outrider.service.front import Busy, NotDone
-from outrider.service.ports import FoundImage
+from outrider.service.ports import FoundImage, NotYet
 from tests.unit.service.web.apiserver import (
     BEST_EFFORT,
     DIGEST,
@@ -20,6 +20,7 @@ from tests.unit.service.web.apiserver import (
     image_trouble,
     wait_until,
 )
+from tests.unit.service.web.siteanswers import NOW_S
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,18 @@ def test_image_that_cannot_be_promised_is_named(api: Server, front: ScriptedFron
 
     assert found["message"] == "a.qcow2 is not there: check the URI"
     assert found["problems"][0]["key"] == "metadata.image.uri"
+
+
+def test_image_that_is_only_being_made_is_planned_and_not_promised(api: Server, front: ScriptedFront) -> None:
+    expected = FoundImage(size_bytes=1000, digest="", made_s=NOW_S + 600)
+    front.found = done(NotYet("render.sif is half made", expected))
+    planned = api.post("/v1/plans", {"workspace": WORKSPACE})
+    found = check_error(api.post("/v1/reservations", {"workspace": WORKSPACE}), 503, "converting")
+
+    assert planned.json["notes"] == ["render.sif is half made; its size and times are what is expected"]
+    assert found["message"] == "render.sif is half made"
+    # Nothing may be entered that is refused afterwards.
+    assert front.last.is_plan
 
 
 def test_size_that_is_not_the_images_is_refused(api: Server, front: ScriptedFront) -> None:
