@@ -14,6 +14,7 @@ from typing import Protocol
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard, QueueRules
 from outrider.core.besteffort.lending import OpenLease, is_clearable_within
+from outrider.core.besteffort.protection.first_slice import FirstSlices, SliceRules
 from outrider.core.besteffort.queue import BestEffortQueue
 from outrider.core.besteffort.suspension_notice import busy_until, give_back, hold_nodes
 from outrider.core.besteffort.yielding import gentlest
@@ -63,6 +64,8 @@ class LeaseRules:
     prices: PriceList | None = None
     preemption: PreemptionRules | None = None
     """Whose reservations yield to whose, among those that may; None: nobody's."""
+    slices: SliceRules | None = None
+    """Of the time that whom leases keep waiting has at once; None: they wait."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,6 +147,8 @@ class Scheduler:
         self.leases = leases or LeaseRules()
         steering = self.leases.steering
         self.steering = AdaptiveShare(steering) if steering is not None else None
+        slices = self.leases.slices
+        self.slices = FirstSlices(self.queue, slices) if slices is not None else None
         self.view = CoreSiteView(book, self.queue)
         self.policy = policy
         self.choice: Choice | None = None
@@ -327,6 +332,8 @@ class Scheduler:
         entry = self.book.entries[name]
         if self.steering is not None:
             self.steering.ended(*self.view.booked_and_used(entry, now_s))
+        if self.slices is not None and entry.reservation.start_s <= now_s:
+            self.slices.lease_ended(now_s)
         self.open_leases.pop(name, None)
         lent, _ = self.board.lent.pop(name, ((), ()))
         # As long as it is lent it is in the book alone.
@@ -401,8 +408,15 @@ class Scheduler:
             self.book.timeline.forget_before(now_s)
             self.board.everything.forget_before(now_s)
         placed = self.queue.schedule(now_s)
+        if self.slices is not None:
+            placed += self.slices.begin(now_s)
         self.watch(len(self.queue.waiting), self.came, now_s)
         return placed
+
+    def end_slice(self, run: BestEffortRun, now_s: int) -> None:
+        """A first slice is over, and its job is not: it waits again, where it was."""
+        self.queue.abandon(run, now_s)
+        self.queue.gain_node()
 
     def watch(self, waiting: int, came: int, now_s: int) -> None:
         """So many jobs wait, of so many that have come: what a share that adapts learns from."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from outrider.core.besteffort.prediction import slowdown_percent, wanted_units
+from outrider.core.besteffort.protection.prediction import slowdown_percent, wanted_units
 from outrider.core.besteffort.queue import BestEffortQueue
 from outrider.core.leases.admission import PlannedLease
 from outrider.core.model import Workspace

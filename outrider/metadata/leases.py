@@ -172,6 +172,12 @@ class LeasesSection(Section):
         alias="within_idle",
         description="how much of the machine reservations may fill, with what jobs run on and wait for",
     )
+    first_slice_s: Duration | None = Field(
+        None,
+        alias="first_slice",
+        ge=1,
+        description="for so long a job that reservations keep waiting runs at once; in the simulator alone",
+    )
     admission: Annotated[tuple[SitePolicySection, ...], _Listed] = Field(
         (), description="policies of the site's own, asked last"
     )

@@ -23,7 +23,7 @@ from outrider.core.scheduler import Decided
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
 from outrider.sim.workload.options.submissions import options_here, reserve
-from outrider.sim.workload.trace import Trace, TraceSubmission
+from outrider.sim.workload.trace import Trace, TraceSubmission, best_effort_of
 
 
 class EventOrder(IntEnum):
@@ -280,15 +280,7 @@ class Simulation:
             self._at(before.start_s + submission.run_s, EventOrder.END, self._cut, entry.reservation, None)
             return
         kept_s = done_s if self.setup.suspension.is_allowed else 0
-        rest = replace(
-            workspace,
-            start_s=None,
-            finish_by_s=None,
-            is_immediate=False,
-            ready_within_s=None,
-            may_yield=False,
-            duration_s=max(1, workspace.duration_s - kept_s),
-        )
+        rest = best_effort_of(workspace, max(1, workspace.duration_s - kept_s))
         run_s = min(rest.duration_s, max(0, submission.run_s - kept_s))
         again = replace(submission, workspace=rest, run_s=run_s, at_s=self.now_s)
         if entry is not None:
@@ -419,7 +411,7 @@ class Simulation:
         if not run.has_begun:
             self._at(run.start_s, EventOrder.BEGIN, self._run_begins, run, run.changes)
         run_s = self._submissions[run.workspace.name].run_s
-        end_s = instant_of(run.segments, run_s)
+        end_s = min(run.end_s, run.start_s + run_s) if run.is_slice else instant_of(run.segments, run_s)
         # What runs for no time begins before it ends.
         order = EventOrder.END if end_s > run.start_s else EventOrder.BEGIN
         self._at(end_s, order, self._run_ends, run, run.changes)
@@ -480,8 +472,16 @@ class Simulation:
         else:
             self._wake()
 
+    def _slice_ends(self, run: BestEffortRun) -> None:
+        """Of a job that is not over: it waits again."""
+        self.scheduler.end_slice(run, self.now_s)
+        self._wake()
+
     def _run_ends(self, run: BestEffortRun, changes: int) -> None:
         if self._is_void(run, changes):
+            return
+        if run.is_slice and self.now_s < run.start_s + self._submissions[run.workspace.name].run_s:
+            self._slice_ends(run)
             return
         first = run.segments[0]
         self.scheduler.queue.finish(run, self.now_s)

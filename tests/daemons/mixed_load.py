@@ -29,7 +29,7 @@ MB = 1_000_000
 LEDGER = "ledger"
 WORKSPACE = "mixed"
 RATE = 3_600_000
-"""In thousandths for a node and an hour: one unit of money for a second of a node."""
+"""In thousandths for a node and an hour: a unit of money for a second."""
 PER_NODE_S = 1_000
 QUOTA = 2
 """So many reservations may bob have at once."""
@@ -102,6 +102,8 @@ class Promise:
     asked_s: int
     start_s: int
     job: str = ""
+    is_late: bool = False
+    """When its job was handed in, no time was left for one."""
     triggered_s: int | None = None
 
 
@@ -134,6 +136,10 @@ class Record:
     not begin there, and nobody has sent it back."""
 
 
+class TooLate(Exception):
+    """A reservation ends before a job that is handed in now could."""
+
+
 class MixedBatch(Protocol):
     """What differs between batch systems."""
 
@@ -145,7 +151,7 @@ class MixedBatch(Protocol):
         """A job of `job_script`."""
 
     def submit_inside(self, promise: Promise) -> str:
-        """A job of `inside_script` that runs in a reservation."""
+        """A job of `inside_script` that runs in a reservation. Raises TooLate."""
 
     def reserved(self) -> set[str]:
         """The reservations that the batch system has."""
@@ -301,7 +307,10 @@ def _attend(batch: MixedBatch, story: Story) -> None:
         there = batch.reserved()
         for promise in without:
             if promise.name in there:
-                promise.job = batch.submit_inside(promise)
+                try:
+                    promise.job = batch.submit_inside(promise)
+                except TooLate:
+                    promise.job, promise.is_late = "none", True
     for promise in story.promises:
         is_waiting = promise.kind == "open" and promise.job and promise.triggered_s is None
         if is_waiting and CLOCK.now_s() > promise.start_s:
@@ -411,8 +420,7 @@ def job_faults(batch: MixedBatch, story: Story, wishes: Sequence[Wish]) -> list[
     found = []
     for wish in (each for each in wishes if isinstance(each, JobWish)):
         begun, ended = len(written.begun.get(wish.number, ())), len(written.ended.get(wish.number, ()))
-        key = story.jobs[wish.number]
-        record = records[key]
+        record = records[key := story.jobs[wish.number]]
         told = f"job {key} ({wish}) has begun {begun} and ended {ended} times, and {record}"
         if ended != 1:
             found.append(f"not ended once: {told}")
@@ -438,8 +446,7 @@ def lease_faults(site: Site, story: Story, written: Ledger) -> list[str]:
         charged += int(receipt["charged"] or 0)
         if promise.kind == "preemptible" and "it yielded to" in str(receipt["words"]):
             continue
-        start_s = int(view["start_s"])
-        inside = written.inside.get(promise.name, [])
+        start_s, inside = int(view["start_s"]), written.inside.get(promise.name, [])
         told = f"{promise}: {view['state']}, {receipt['words']}, its job {inside}; outages {story.outages}"
         if not receipt["is_met"] or view["state"] != "ended":
             found.append(f"not kept: {told}")
@@ -447,7 +454,7 @@ def lease_faults(site: Site, story: Story, written: Ledger) -> list[str]:
         # Nobody starts a job while there is no controller, and Slurm none in one reservation whose limit,
         # a minute at least, reaches into another one. The promise is of nodes and image.
         is_proven = not any(from_s < end_s and start_s < until_s for from_s, until_s in story.outages)
-        is_proven &= not any(
+        is_proven &= not promise.is_late and not any(
             start_s < other.start_s < end_s + LIMIT_S and other.nodes & places[promise.name].nodes
             for other in places.values()
         )

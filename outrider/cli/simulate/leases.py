@@ -40,6 +40,9 @@ policies
   adaptive=N    a share that follows what is worth more, if an hour of a waiting job costs N hours of a node
   oracle=N      knows all jobs: accepts as many as slow them down by N % at most, least in the way first
   overbook=N    beyond the machine, for the time of no-shows; a promise is broken with N % at most
+  …+slice=S     one of these, and whom reservations keep waiting runs for S seconds at once, while long jobs
+                are suspended; who is not over by then waits again, and begins anew
+  …+always=S    the same without reservations, too, to compare with
 users
   steadfast     ask once                      falling-back  hand in the same as best effort if refused
   insistent     ask for later starts          choosing      take what was better lately, as falling-back

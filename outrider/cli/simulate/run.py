@@ -151,11 +151,14 @@ def run(arguments: argparse.Namespace) -> None:
     from outrider.cli.simulate.runs.log import RunResult, runs_as_log
     from outrider.cli.simulate.runs.output import deliver
     from outrider.cli.simulate.runs.site import run_site
+    from outrider.collector import collector_paused
     from outrider.sim.workload.trace import WorkloadError
 
     try:
-        found = None if arguments.mode else runs_as_log(arguments)
-        result = found if isinstance(found, RunResult) else run_site(arguments, found)
+        # Nothing that a run makes refers to itself in a circle: to look for that costs more the more waits.
+        with collector_paused():
+            found = None if arguments.mode else runs_as_log(arguments)
+            result = found if isinstance(found, RunResult) else run_site(arguments, found)
     except WorkloadError as error:
         raise InputError(str(error)) from error
     deliver(result, arguments)

@@ -69,6 +69,10 @@ class BestEffortRun:
     """How often its segments were planned anew: what was expected of older ones is void."""
     is_in_book: bool = False
     """Whether it keeps reservations away: it runs and cannot be suspended."""
+    pauses: int = 0
+    """How often it has made way for others' first slices."""
+    is_slice: bool = False
+    """Whether it is stopped, and waits again, when its one segment is over."""
     is_tight: bool = False
     """Whether its segments could end no earlier on their nodes when that was looked at last."""
     name: str = field(init=False)

@@ -236,7 +236,7 @@ class BestEffortQueue:
         board, workspace = self.board, waiting.workspace
         if workspace.is_parallel:
             place = self._find(waiting, now_s, may_wait=may_wait, chances=walk.chances)
-            return None if place is None else self._take(waiting, place, now_s)
+            return None if place is None else self.take(waiting, place, now_s)
         image = workspace.image
         arrival_s = now_s
         if image is not None:
@@ -256,7 +256,7 @@ class BestEffortQueue:
             if is_common:
                 walk.hopeless.add(key)
             return None
-        return self._take(waiting, place, now_s)
+        return self.take(waiting, place, now_s)
 
     def _find(
         self, waiting: WaitingWorkspace, now_s: int, *, may_wait: bool, chances: StartChances | None = None
@@ -272,7 +272,7 @@ class BestEffortQueue:
             chances.none_for(waiting.group)
         return place
 
-    def _take(self, waiting: WaitingWorkspace, place: RunPlacement, now_s: int) -> BestEffortRun:
+    def take(self, waiting: WaitingWorkspace, place: RunPlacement, now_s: int) -> BestEffortRun:
         """Make a run of a place: slots, transfers, stays of its image."""
         workspace = waiting.workspace
         index = self._next_index.get(workspace.name, 0)
@@ -319,7 +319,7 @@ class BestEffortQueue:
     def _place_anew(self, run: BestEffortRun, now_s: int) -> bool:
         """Segments for what is left of a run that was in a reservation's way. False: back to the queue."""
         with guarded(self.board, run.workspace):
-            segments = self._rest(run, now_s)
+            segments = None if run.is_slice else self._rest(run, now_s)
         if segments is None:
             self.abandon(run, now_s)
             return False
@@ -434,7 +434,7 @@ class BestEffortQueue:
             run.segments = old
             self.board.occupy(run)
             return None
-        anew = self._take(waiting, place, now_s)
+        anew = self.take(waiting, place, now_s)
         leave(self.board, run, now_s)
         return anew
 

@@ -58,18 +58,25 @@ class GroupLine:
         index = bisect_left(self.orders, order)
         self.orders.insert(index, order)
         self._lengths.insert(index, length_s)
-        self._shortest_s = None
+        if self._shortest_s is not None and length_s < self._shortest_s:
+            self._shortest_s = length_s
 
     def remove(self, order: int) -> None:
         index = bisect_left(self.orders, order)
+        if self._lengths[index] == self._shortest_s:
+            self._shortest_s = None
         del self.orders[index], self._lengths[index]
-        self._shortest_s = None
+
+    @property
+    def shortest_s(self) -> int:
+        """How long the shortest of them lasts."""
+        if self._shortest_s is None:
+            self._shortest_s = min(self._lengths)
+        return self._shortest_s
 
     def first_after(self, order: int, longest_s: int, before: int) -> int:
         """The first behind a place in the queue that lasts no longer; `before`, unless it is before that."""
-        if self._shortest_s is None:
-            self._shortest_s = min(self._lengths)
-        if longest_s < self._shortest_s:
+        if longest_s < self.shortest_s:
             return before
         orders, lengths = self.orders, self._lengths
         for index in range(bisect_right(orders, order), len(orders)):
@@ -157,6 +164,9 @@ class WaitingLine:
                         continue
                     if not is_suspendable:
                         longest_s = windows.longest_unbroken_s(least_nodes)
+                    elif windows.longest_s(least_nodes) < line.shortest_s:
+                        # For no image are nodes free for long enough.
+                        continue
                     else:
                         if starts is windows:
                             starts = chances.starts(need, image_key, image_bytes)

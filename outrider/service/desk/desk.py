@@ -352,7 +352,7 @@ class Desk:
         waiting = self._store.waiting_effects(effect.subject)
         # A machine that is to be moved is suspended before and goes on afterwards, whatever else is wanted.
         is_one_of_several = effect.kind == PARK or any(map(is_move, waiting))
-        is_needed = is_one_of_several and not isinstance(result, Refused)
+        is_needed = is_one_of_several and not (job is None and isinstance(result, Refused))
         if waiting and waiting[-1].identity != identity and not is_needed:
             # A later one says what should be now, and waits for this one to be out of its way.
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))

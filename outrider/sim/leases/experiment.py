@@ -10,7 +10,7 @@ from functools import lru_cache
 from outrider.sim.experiments.parallel import Progress, in_parallel
 from outrider.sim.leases.injection import Injection, LogPiece, best_effort, injected, mixed_with
 from outrider.sim.leases.measures import METRICS, LeaseMeasures, measure_leases
-from outrider.sim.leases.systems import LeaseBatchSite, SystemTerms, site
+from outrider.sim.leases.systems import SystemTerms, site
 from outrider.sim.leases.users import Lessees
 from outrider.sim.workload.formats.swf import SwfLog, read_log
 from outrider.sim.workload.options.experiment import Estimate, estimate
@@ -76,7 +76,7 @@ def run_case(case: LeaseCase) -> LeaseMeasures:
         jobs,
         users.stories,
         length_s=length_s,
-        lost=world.lost if isinstance(world, LeaseBatchSite) else (),
+        lost=world.lost,
         rate_bytes_per_s=world.setup.rate_bytes_per_s,
         waiting_price=case.waiting_price,
     )

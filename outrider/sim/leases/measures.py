@@ -24,13 +24,18 @@ class LeaseMeasures:
     gets one over its bounded slowdown; who wanted a reservation the same, counted from when he wanted it,
     thus 1 for one that was kept; who got nothing, 0. `booked` is what accepted reservations had booked, in
     per cent of the machine, and `queue` how many jobs wait on average; `worth` is the one less the other at
-    the site's price: what adaptive admission steers to.
+    the site's price: what adaptive admission steers to. `longest_…` is of the tenth of jobs that run longest;
+    `longest_wait_h` counts the time for which they were suspended, too.
     """
 
     jobs: int
     all_best_effort_h: float
     wait_h: float
     slowdown: float
+    slowdown_p95: float
+    longest_slowdown: float
+    longest_slowdown_p95: float
+    longest_wait_h: float
     asked: int
     accepted: int
     rejected: int
@@ -69,6 +74,9 @@ def measure_leases(
     done = {run.workspace: run for run in outcome.done}
     ran = _ran(done, jobs)
     slowdowns = [_slowdown(run.end_s, job.at_s, job.run_s) for job, run in ran]
+    by_length = sorted(zip(ran, slowdowns, strict=True), key=lambda each: -each[0][0].run_s)
+    longest_jobs = by_length[: -(-len(ran) // 10)]
+    longest = [slow for _, slow in longest_jobs]
     got = [(_work(job), 1 / slow) for (job, _), slow in zip(ran, slowdowns, strict=True)]
     got += [(story.instances * story.duration_s, _got(name, story, done)) for name, story in stories.items()]
     weights = sum(weight for weight, _ in got)
@@ -86,6 +94,10 @@ def measure_leases(
         all_best_effort_h=max(run.end_s for _, run in ran) / 3600,
         wait_h=fmean(run.start_s - job.at_s for job, run in ran) / 3600,
         slowdown=fmean(slowdowns),
+        slowdown_p95=_p95(slowdowns),
+        longest_slowdown=fmean(longest),
+        longest_slowdown_p95=_p95(longest),
+        longest_wait_h=fmean(run.end_s - job.at_s - job.run_s for (job, run), _ in longest_jobs) / 3600,
         asked=len(asked),
         accepted=accepted,
         rejected=len(asked) - accepted,
@@ -120,6 +132,11 @@ def _ran(
 
 def _slowdown(end_s: int, from_s: int, run_s: int) -> float:
     return bounded_slowdown(max(0, end_s - from_s - run_s), run_s)
+
+
+def _p95(values: Sequence[float]) -> float:
+    """The least that 95 % do not exceed."""
+    return sorted(values)[-(-95 * len(values) // 100) - 1]
 
 
 def _work(job: TraceSubmission) -> int:

@@ -22,7 +22,7 @@ from outrider.sim.leases.measures import LeaseMeasures
 from outrider.sim.leases.systems import SystemTerms, check
 from outrider.sim.leases.users import MODELS
 
-VERSION = 2
+VERSION = 3
 """Of what a run's file means: results of another one are not taken."""
 
 _LISTS: dict[str, tuple[object, ...]] = {

@@ -16,7 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from re import fullmatch
 
+from outrider.core.besteffort.board import BestEffortRun
 from outrider.core.besteffort.jobs.schedule import ScheduleRules
+from outrider.core.besteffort.protection.first_slice import SliceRules
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.leases.adaptive import SteeringRules
 from outrider.core.leases.admission import AcceptNone, HourShare, PlannedLease, ProtectBestEffort, WithinIdle
@@ -75,6 +77,10 @@ class LeasePolicy:
     oracle_percent: int | None = None
     """By how much it lets the slowdown of jobs rise, of which it knows all; None: it does not know them."""
 
+    @property
+    def is_slicing(self) -> bool:
+        return self.rules.slices is not None
+
 
 def policy_of(name: str) -> LeasePolicy:
     """`hour-share=25` has leases on 25 % of each hour at most, `protect=20` keeps the predicted mean bounded
@@ -82,7 +88,17 @@ def policy_of(name: str) -> LeasePolicy:
     on 80 % of the machine at most, `adaptive=10` moves the share of leases by what is worth more if
     an hour in which a job waits costs what ten hours of a node in a lease bring, `overbook=5` puts leases
     on standby whose promise is broken with a probability of 5 % at most, and `oracle=10` knows all jobs that
-    will come, and accepts as many leases as raise their mean bounded slowdown by 10 % at most."""
+    will come, and accepts as many leases as raise their mean bounded slowdown by 10 % at most.
+    With `+slice=120` behind it whom leases keep waiting has its first 120 s at once; with `+always=120`
+    whoever waits, with leases or without."""
+    admission, _, slices = name.partition("+")
+    if slices:
+        meant, (kind, _, value) = policy_of(admission), slices.partition("=")
+        length_s = int(value) if value.isascii() and value.isdigit() else 0
+        if kind in ("slice", "always") and 0 < length_s <= 86_400 and meant.oracle_percent is None:
+            rules = SliceRules(length_s=length_s, is_always=kind == "always")
+            return replace(meant, rules=replace(meant.rules, slices=rules))
+        raise ValueError(f"policy {name!r}: one of +slice=S and +always=S may follow, but not on an oracle")
     kind, _, value = name.partition("=")
     if name == "all":
         return LeasePolicy(rules=LeaseRules(is_moving=True))
@@ -138,13 +154,19 @@ def check(system: str, policy: str) -> None:
         raise ValueError(
             f"policy {policy} looks at a queue that Outrider keeps; system {system} has a batch system's"
         )
+    if found.is_slicing and system not in VIRTUAL_SYSTEMS:
+        raise ValueError(
+            f"policy {policy} suspends who runs for who waits: use system {', '.join(VIRTUAL_SYSTEMS)}"
+        )
     if found.risk_percent is not None and system not in VIRTUAL_SYSTEMS:
         raise ValueError(
             f"policy {policy} needs best effort that leaves within minutes: use {', '.join(VIRTUAL_SYSTEMS)}"
         )
 
 
-def site(system: str, policy: str, terms: SystemTerms, trace: Trace, users: Lessees) -> Simulation:
+def site(
+    system: str, policy: str, terms: SystemTerms, trace: Trace, users: Lessees
+) -> LeaseSite | LeaseBatchSite:
     """A site of that kind, with its workload, ready to run."""
     check(system, policy)
     if system == "late" and terms.has_images:
@@ -207,6 +229,8 @@ class LeaseSite(Simulation):
     ) -> None:
         self.users, self.overbooking, self._is_late = users, overbooking, is_late
         self._standbys: dict[str, PlannedLease] = {}
+        self.lost: list[tuple[int, int, int]] = []
+        """First slices after which a job begins anew: nodes, from when, until when."""
         super().__init__(setup, trace.nodes, trace)
 
     def _as_run_here(self, submission: TraceSubmission) -> TraceSubmission:
@@ -273,6 +297,10 @@ class LeaseSite(Simulation):
         if self._entry(reservation) is not None:
             name = reservation.workspace.name
             self._accepted(name, self.scheduler.choose_nodes_anew(name, self.now_s))
+
+    def _slice_ends(self, run: BestEffortRun) -> None:
+        self.lost.append((run.together, run.start_s, self.now_s))
+        super()._slice_ends(run)
 
     def _reservation_ends(self, reservation: Reservation, start_s: int | None = None) -> None:
         if self.overbooking is not None and self._entry(reservation) is not None:

@@ -119,3 +119,16 @@ def named_errors(where: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise WorkloadError(f"{where}: {error}") from error
+
+
+def best_effort_of(workspace: Workspace, duration_s: int) -> Workspace:
+    """What was a reservation, as best effort for so long."""
+    return replace(
+        workspace,
+        start_s=None,
+        finish_by_s=None,
+        is_immediate=False,
+        ready_within_s=None,
+        may_yield=False,
+        duration_s=duration_s,
+    )

@@ -11,7 +11,7 @@ from outrider.core.model import Workspace
 from outrider.sim.leases.experiment import LeaseCase, ratio_of_sums, run_cases
 from outrider.sim.leases.injection import ALL_INJECTIONS, DAY_S, INSTANCE, Injection, injected, mixed_with
 from outrider.sim.leases.measures import LeaseMeasures, measure_leases
-from outrider.sim.leases.systems import SYSTEMS, LeaseBatchSite, SystemTerms, hundredths_of, site
+from outrider.sim.leases.systems import SYSTEMS, SystemTerms, hundredths_of, site
 from outrider.sim.leases.users import Lessees
 from outrider.sim.workload.nodes import uniform_nodes
 from outrider.sim.workload.trace import TraceSubmission
@@ -52,7 +52,7 @@ def ran(
         tuple(jobs),
         who.stories,
         length_s=length_s,
-        lost=world.lost if isinstance(world, LeaseBatchSite) else (),
+        lost=world.lost,
         rate_bytes_per_s=1,
     )
     return world, who, found
@@ -180,6 +180,48 @@ def test_slowdown_divides_by_the_time_on_a_machine_of_ones_own() -> None:
 
     assert virtual.slowdown == pytest.approx(1.1)
     assert real.slowdown == pytest.approx(1.0)
+
+
+def test_of_the_tenth_that_runs_longest_and_of_the_slowest_twentieth_it_is_told_what_they_got() -> None:
+    """Twenty jobs of 100 s, one after the other on one node; the last two run for 1000 s."""
+    jobs = [job(f"j{number}", 0, 100) for number in range(18)] + [job("k", 0, 1000), job("l", 0, 1000)]
+
+    _, _, found = ran(1, jobs, [], system="whole", length_s=4000)
+
+    # The two have 1.8 + 1 and 2.8 + 1; of all twenty the nineteenth has no more than 17 + 1.
+    assert found.longest_slowdown == pytest.approx((2.8 + 3.8) / 2)
+    assert found.longest_slowdown_p95 == pytest.approx(3.8)
+    assert found.longest_wait_h == pytest.approx((1800 + 2800) / 2 / 3600)
+    assert found.slowdown_p95 == pytest.approx(17.0)
+
+
+def test_a_first_slice_that_was_not_enough_is_lost() -> None:
+    """Two nodes, one of them the reservation's from 5000 to 6000. The first that waits keeps its place."""
+    jobs = [job("long", 0, 20_000, limit_s=40_000), job("head", 20, 3600, nodes=2)]
+    jobs.append(job("other", 5100, 2000, limit_s=14_000))
+    leases = [lease("l", 10, 5000, 1000)]
+
+    _, _, sliced = ran(2, jobs, leases, policy="all+slice=100", length_s=10_000)
+    _, _, plain = ran(2, jobs, leases, length_s=10_000)
+
+    assert sliced.lost == pytest.approx(100 * 100 / 20_000, rel=0.02)
+    assert plain.lost == 0.0
+
+
+@pytest.mark.parametrize(
+    ("system", "policy", "words"),
+    [
+        ("plain", "all+slice=120", "suspends who runs for who waits"),
+        ("whole", "idle=80+slice=120", "suspends who runs for who waits"),
+        ("late", "all+slice=0", "may follow"),
+        ("late", "oracle=10+slice=120", "may follow"),
+    ],
+)
+def test_slices_are_refused_where_nobody_is_suspended_and_beside_an_oracle(
+    system: str, policy: str, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        ran(1, [job("j", 0, 10)], [], system=system, policy=policy)
 
 
 @pytest.mark.parametrize(("system", "segments"), [("suspend", 2), ("late", 1)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cachemgr.base.clock import SystemClock
@@ -82,16 +82,11 @@ class GridHeadChecks(HeadChecks):
         said = configured("slot_memory")
         if not said:
             return []
-        most, queues = memory_mib(said) << 20, (self.site.work_queue, *self.wishes.reserved_queues[1:])
-        found = []
-        for queue in queues:
-            text = value(self.site.queues.get(queue, ""), "h_vmem")
-            limits = [memory_bytes(each) for each in LIMITS.findall(text)] or [None]
-            if any(each is None or each > most for each in limits):
-                found.append(
-                    fault("memory", f"queue {queue} has h_vmem {text or 'NONE'}, {CONFIG} says slot_memory "
-                    f"{said}: let no slot have more by qconf -mq {queue}")
-                )  # fmt: skip
+        queues = {
+            name: self.site.queues.get(name, "")
+            for name in (self.site.work_queue, *self.wishes.reserved_queues[1:])
+        }
+        found = [fault("memory", words) for words in too_much_memory(queues, said)]
         return found or [ok("memory", f"no slot has more than {said}")]
 
     def filter(self) -> list[DoctorFinding]:
@@ -114,3 +109,15 @@ class GridHeadChecks(HeadChecks):
         except proof.ProofFailed as error:
             return [fault("hooks", str(error))]
         return [ok("hooks", f"jobs of {user} have come through them on {node}")]
+
+
+def too_much_memory(queues: Mapping[str, str], said: str) -> Iterator[str]:
+    """Queues, by what qconf says of them, that let a slot have more memory than the configuration says."""
+    for name, text in queues.items():
+        given = value(text, "h_vmem")
+        limits = [memory_bytes(each) for each in LIMITS.findall(given)] or [None]
+        if any(each is None or each > memory_mib(said) << 20 for each in limits):
+            yield (
+                f"queue {name} has h_vmem {given or 'NONE'}, {CONFIG} says slot_memory {said}: let no slot "
+                f"have more by qconf -mq {name}"
+            )

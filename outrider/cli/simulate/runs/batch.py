@@ -53,6 +53,8 @@ def batch_site(
     from outrider.sim.batch.site import BatchSite, Delays
     from outrider.sim.batch.turns import LEAD, Starter
 
+    if setup.leases is not None and setup.leases.slices is not None:
+        raise InputError("leases.first_slice suspends who runs, which --mode does not: leave out one of them")
     if arguments.mode == "lead":
         starter = LEAD[arguments.batch_system or "slurm"]
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from outrider.core.besteffort.protection.first_slice import SliceRules
 from outrider.core.besteffort.suspension import memory_bytes
 from outrider.core.model import LeaseOwner, Workspace
 from outrider.core.reservations.admission import Policy
@@ -35,6 +36,7 @@ def with_policies(setup: Setup, policies: Policies) -> Setup:
             rules,
             admission=admission_policies(section),
             steering=None if section.adaptive is None else steering_rules(section.adaptive),
+            slices=None if section.first_slice_s is None else SliceRules(length_s=section.first_slice_s),
             prices=None if section.pricing is None else price_list(section.pricing),
         )
         if section.preemption is not None:

@@ -65,6 +65,11 @@ class PolicyBook:
                 "leave it out, or set jobs.live in outriderd.yaml"
             )
         if policies.leases is not None:
+            if policies.leases.first_slice_s is not None:
+                raise MetadataError(
+                    f"{self._path}: leases.first_slice: the service suspends jobs for reservations alone, "
+                    "not for others that wait: leave it out, and try it with outrider sim run --site-policy"
+                )
             # A policy of the site's own that is not installed is a fault of the file, and not of a request.
             admission_policies(policies.leases)
             if policies.leases.pricing is not None:

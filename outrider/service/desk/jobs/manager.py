@@ -21,7 +21,7 @@ from outrider.service.desk.jobs.copies import JobCopies
 from outrider.service.desk.jobs.image_lookup import JobLookups, further_images
 from outrider.service.desk.jobs.in_reservation import JobsInReservations
 from outrider.service.desk.jobs.interruption.holder_use import HolderUse
-from outrider.service.desk.jobs.interruption.machine_moves import leave_drained
+from outrider.service.desk.jobs.interruption.machine_moves import give_up_move, leave_drained
 from outrider.service.desk.jobs.interruption.pieces import cut_jobs
 from outrider.service.desk.jobs.interruption.yielding import JobYielding
 from outrider.service.desk.jobs.job import WAITING, JobEntry, JobQueues, Stage
@@ -182,6 +182,7 @@ class JobManager:
         if is_of_machine(effect.subject):
             uid = self.entries[job].job.uid if job in self.entries else 0
             self._site.note("machine", f"job {job}", "refused", words, uid=uid)
+            give_up_move(self._site, effect)
             return
         entry = self.entries.get(job)
         if entry is not None and effect.kind == RESIZE:

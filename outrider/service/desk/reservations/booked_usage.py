@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from outrider.core.besteffort.prediction import QueuedJob, pool_slowdown_percent
+from outrider.core.besteffort.protection.prediction import QueuedJob, pool_slowdown_percent
 from outrider.core.leases.adaptive import AdaptiveShare
 from outrider.core.leases.admission import AdmissionPolicy, PlannedLease, first_refusal
 from outrider.core.nodes.node_timeline import FOREVER

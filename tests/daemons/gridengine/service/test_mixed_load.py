@@ -9,17 +9,29 @@ import pytest
 
 from testbed.batchcluster import HEAD
 from testbed.clustersite import SERVICE, ServedImage
+from testbed.commands import CommandFailed
 from testbed.gridengine import COMMON
 from testbed.gridenginesite import GridEngineSite, missing, site_cluster
 from tests.daemons import mixed_load
 from tests.daemons.gridengine.service.conftest import JOBS, LINK_BYTES_PER_S, NODES, RATE_BITS_PER_S, TIMINGS
 from tests.daemons.gridengine.service.jobs import advances
 from tests.daemons.gridengine.service.test_jobs_in_turn import queues
-from tests.daemons.mixed_load import JobWish, Promise, Record, drawn, faults, pace_of, play, stretched
+from tests.daemons.mixed_load import (
+    JobWish,
+    Promise,
+    Record,
+    TooLate,
+    drawn,
+    faults,
+    pace_of,
+    play,
+    stretched,
+)
 
 SCHEDULE = {"queues": ["all.q"], "backfilling": "easy"}
-KINDS = ("fixed", "recurring", "deadline", "preemptible", "immediate")
+KINDS = ("fixed", "open", "recurring", "deadline", "preemptible", "immediate")
 LIMIT_S, INSIDE_S, LASTS_S = 40, 8, (20, 25)
+TRIES, TOO_LATE = 5, "exceeds the end time of the advance reservation"
 # Of accounting(5).
 JOB_NUMBER, FAILED, EXIT_STATUS = 5, 11, 12
 
@@ -61,19 +73,19 @@ class GridEngineLoad:
         return self._submit(mixed_load.job_script(wish, self.site.home()), "-l", f"h_rt={LIMIT_S}", *options)
 
     def submit_inside(self, promise: Promise) -> str:
-        number = advances(self.site)[promise.name]
-        options = (
-            "-ar",
-            number,
-            "-l",
-            "outrider_reservation=TRUE",
-            "-l",
-            f"h_rt={INSIDE_S}",
-            "-pe",
-            "each4",
-            "4",
-        )
-        return self._submit(mixed_load.inside_script(promise, self.site.home()), *options, user=promise.user)
+        script = mixed_load.inside_script(promise, self.site.home())
+        asked = ("-l", "outrider_reservation=TRUE", "-l", f"h_rt={INSIDE_S}", "-pe", "each4", "4")
+        for tries_left in reversed(range(TRIES)):
+            # The number of one that waits for its event is another one every few seconds.
+            number = advances(self.site)[promise.name]
+            try:
+                return self._submit(script, "-ar", number, *asked, user=promise.user)
+            except CommandFailed as error:
+                if TOO_LATE in str(error):
+                    raise TooLate from error
+                if not tries_left:
+                    raise
+        raise AssertionError("no try is left")
 
     def reserved(self) -> set[str]:
         return set(advances(self.site))

@@ -23,7 +23,7 @@ from tests.waiting import awaited
 
 NODES_OF_SITE = 2
 SETTINGS = {"jobs": {**JOBS, "live": True}}
-ROUNDS = int(os.environ.get("OUTRIDER_TEST_KILLS", "42"))
+ROUNDS = int(os.environ.get("OUTRIDER_TEST_KILLS", "70"))
 SEED = int(os.environ.get("OUTRIDER_TEST_SEED", "1"))
 SERVICE, DAEMON_HERE, DAEMON_THERE = "service", "source's daemon", "target's daemon"
 KEEPER, HOLDER, QEMU_HERE, QEMU_THERE = "keeper", "holder", "source's QEMU", "target's QEMU"
@@ -185,10 +185,12 @@ def check_nothing_is_left(site: OutriderSite, jobs: list[CountingJob]) -> None:
 @pytest.mark.long
 def test_machine_that_moves_counts_on_whoever_is_killed_at_whatever_step(machines: OutriderSite) -> None:
     site, moves = machines, LiveMoves(machines, Random(SEED))
+    pairs = [(victim, step) for step in STEPS for victim in VICTIMS]
+    moves.random.shuffle(pairs)
     moves.begin(2)
     try:
         for number in range(ROUNDS):
-            victim, step = VICTIMS[number % len(VICTIMS)], STEPS[number // len(VICTIMS) % len(STEPS)]
+            victim, step = pairs[number % len(pairs)]
             moves.move(victim, step, moves.random.random() * MOST_LATE_S)
             print(number, dict(moves.killed), dict(moves.done), flush=True)  # noqa: T201 - takes an hour
     finally:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from outrider.cli.installing.gridengine.checks import too_much_memory
 from outrider.cli.installing.gridengine.plan import (
     COMPLEX_LINE,
     EPILOG,
@@ -139,6 +140,20 @@ def test_queue_of_parts_is_beneath_the_queue_of_whole_nodes_and_beside_that_of_j
     assert planned.environments == ((1, "outrider1"), (2, "half"), (4, "outrider4"))
     assert prologs(found, wishes)["parts.q"] == ("NONE", f"{PROLOG} reserved")
     assert [queue for queue in made if queue not in ("outrider.q", "parts.q")] == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "is_kept"),
+    [("2G", True), ("2147483648", True), ("1.5G,[n1=2G]", True), ("2G,[n1=3G]", False), ("3g", False),
+     ("INFINITY", False), ("1G,[n1=INFINITY]", False)],
+)  # fmt: skip
+def test_doctor_names_queues_whose_slots_have_more_memory_than_reservations_count_with(
+    limit: str, is_kept: bool
+) -> None:
+    found = list(too_much_memory({"all.q": f"qname all.q\nh_vmem {limit}\n"}, "2GiB"))
+
+    assert len(found) == (not is_kept)
+    assert all("queue all.q has h_vmem" in words and "qconf -mq all.q" in words for words in found)
 
 
 def test_hooks_are_what_guards_and_scripts_are_called_by() -> None:

@@ -157,3 +157,36 @@ def test_options_that_say_nothing_are_refused(tmp_path: Path, words: tuple[str, 
         code = int(str(ended.code))
 
     assert code != 0
+
+
+def test_first_slices_of_a_policy_file_are_followed_and_refused_where_nobody_is_suspended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two nodes: a long job, a wide one behind it, a reservation of one node, and a short one beside that."""
+    policies, trace, one = tmp_path / "policies.yaml", tmp_path / "t.jsonl", Resources.of(cpus=1)
+    policies.write_text("version: 1\nrules: [{name: everybody}]\nleases: {first_slice: 2m}\n")
+
+    def handed_in(name: str, at_s: int, run_s: int, limit_s: int, nodes: int = 1) -> TraceSubmission:
+        workspace = Workspace(name=name, instances=nodes, resources=one, duration_s=limit_s)
+        return TraceSubmission(at_s=at_s, run_s=run_s, workspace=workspace)
+
+    lease = Workspace(name="lease", instances=1, resources=one, duration_s=1000, start_s=5000)
+    submissions = (
+        handed_in("long", 0, 20_000, 40_000),
+        TraceSubmission(at_s=10, run_s=1000, workspace=lease),
+        handed_in("head", 20, 100, 3600, nodes=2),
+        handed_in("short", 5100, 30, 14_000),
+    )
+    nodes = tuple(Node(name=f"n{number}", capacity=one) for number in (1, 2))
+    write_native(str(trace), Trace(name="t", submissions=submissions, nodes=nodes))
+    words = ("run", str(trace), "--site-policy", str(policies), "--slowdown", "0")
+    jobs = tmp_path / "jobs.csv"
+
+    report_of(capsys, *words, "--jobs-csv", str(jobs))
+    code = main(["sim", *words[:4], "--mode", "schedule"])
+
+    with open(jobs, newline="") as file:
+        starts = {row["name"]: float(row["starting_time"]) for row in csv.DictReader(file)}
+    assert starts["short"] == 5100
+    assert code == 1
+    assert "leases.first_slice suspends who runs" in capsys.readouterr().err

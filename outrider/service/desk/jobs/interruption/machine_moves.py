@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from outrider.metadata.joblines import JobLines, write_job_lines
 from outrider.rms.base import JobState, NodeState, RmsJob, Sight
 from outrider.service.answers.reply import Trouble
-from outrider.service.desk.batch.job_effects import machine_of, migrate_effect, resume_effect, suspend_effect
+from outrider.service.desk.batch.job_effects import (
+    SUSPEND,
+    is_move,
+    machine_of,
+    migrate_effect,
+    resume_effect,
+    suspend_effect,
+)
 from outrider.service.desk.jobs.job import JobEntry
 from outrider.service.desk.nodes.preemptible_jobs import machine_memory_bytes, saving_s
 from outrider.service.desk.state.site import Site
 from outrider.store.records import Effect
+from outrider.store.store import ProgressWrites
 
 LINK_SHARE = 10
 """Without a rate for best effort a machine takes at most this part of the link: what is promised on it is
@@ -85,6 +94,20 @@ def _live(site: Site, entry: JobEntry, node: str, rate: int, *, is_planned: bool
         "node": node, "metadata": write_job_lines(own), "rate_bytes_per_s": rate, "goes_first": is_planned,
         "account": site.holder_account,
     }  # fmt: skip
+
+
+def give_up_move(site: Site, effect: Effect) -> None:
+    """The batch system does not suspend what was to be suspended for a move: it has begun to run meanwhile.
+    Nothing of that is asked for any more, since a machine that runs is not carried."""
+    left = [each for each in site.store.waiting_effects(effect.subject) if each.identity != effect.identity]
+    if effect.kind != SUSPEND or not any(map(is_move, left)):
+        return
+    for each in left:
+        site.write_lightly(partial(_finish, each.identity, site.now_s))
+
+
+def _finish(identity: str, now_s: int, progress: ProgressWrites) -> None:
+    progress.finish_effect(identity, now_s)
 
 
 def leave_drained(site: Site, entries: Mapping[str, JobEntry], sight: Sight) -> None:

@@ -208,17 +208,19 @@ def test_objects_of_grid_engine_have_the_names_that_are_configured(tmp_path: Pat
 
 
 def test_parts_of_grid_engines_nodes_have_the_sizes_of_its_environments(tmp_path: Path) -> None:
-    section = "{parts_queue: parts.q, environments: whole=16 half=8}"
+    section = "{parts_queue: parts.q, environments: whole=16 half=8, slot_memory: 2GiB}"
     found = load(tmp_path, f"version: 1\nbackend: {{kind: gridengine, gridengine: {section}}}\n").backend
 
     assert found.abilities["parts"] == ("cpus",)
     assert found.abilities["cpu_numbers"] == (8, 16)
+    assert found.abilities["memory_of_cpu_mib"] == 2048
 
 
 @pytest.mark.parametrize(
     ("section", "says"),
     [
         ("{work_queue: outrider.q}", "reservation_queue: is the work queue, too"),
+        ("{slot_memory: 2GiB}", "slot_memory: keeps nothing without a queue for parts of nodes"),
         ("{parts_queue: outrider.q}", "parts_queue: has other jobs, too"),
         ("{environments: whole}", "is not a name and number of slots: write them like whole=16"),
         ("{work_queue: 'a b'}", "is not a name that Grid Engine takes"),

@@ -13,7 +13,7 @@ from outrider.rms.twin import Twin
 from outrider.rms.twin.jobs import TwinJob
 from outrider.service.answers.jobs import JobDetails
 from outrider.service.answers.reply import Trouble
-from outrider.service.desk.batch.job_effects import is_move, moved_by
+from outrider.service.desk.batch.job_effects import SUSPEND, is_move, moved_by
 from outrider.service.desk.jobs.interruption.machine_moves import LINK_SHARE
 from outrider.service.ports import Call, Carry
 from outrider.service.requests import MigrateJob
@@ -108,6 +108,27 @@ def test_machine_goes_alive_with_the_bytes_that_it_began_with_also_by_a_later_se
         site.ask(MigrateJob(job=key, node=next(each for each in NODES if each != here)))
 
         assert f"digest: {DIGEST}" in asked[0].metadata.splitlines()
+
+
+def test_machine_that_has_begun_to_run_before_it_was_suspended_for_its_move_stays_and_may_be_moved_again(
+    site: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves = Moves(site, [None])
+    key = running(site, MACHINE, memory_mib=MEMORY_MIB)
+
+    def refuses_to_suspend(call: Call) -> object:
+        is_suspension = isinstance(call, Carry) and call.effect.kind == SUSPEND
+        return Refused("it runs since another time") if is_suspension else moves(call)
+
+    monkeypatch.setattr(site, "_carry_out", refuses_to_suspend)
+    first = site.ask(MigrateJob(job=key))
+    site.sleep(30)
+    again = site.ask(MigrateJob(job=key))
+
+    assert isinstance(first, JobDetails)
+    assert moves.asked == []
+    assert isinstance(again, JobDetails), again
+    assert state(site, key) is JobState.RUNNING
 
 
 def test_machines_of_several_nodes_move_each_to_another_in_the_batch_systems_order(

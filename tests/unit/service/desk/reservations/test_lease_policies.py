@@ -8,10 +8,11 @@ import pytest
 
 from outrider.core.leases.nodes import MOST, NodeState
 from outrider.metadata import leases
-from outrider.metadata.errors import FaultyFileError
+from outrider.metadata.errors import FaultyFileError, MetadataError
 from outrider.metadata.policies import parse_policies
 from outrider.service.answers.decision import Decision
 from outrider.service.answers.records import Explanation
+from outrider.service.daemon.threads.reception import PolicyBook
 from outrider.service.ports import NodeImage
 from outrider.service.requests import Explain, Modify
 from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, digest_of, show, wanted
@@ -222,3 +223,11 @@ def test_a_share_that_cannot_adapt_is_refused(section: str, words: str) -> None:
     with pytest.raises(FaultyFileError) as found:
         parse_policies(text.encode(), file="policies.yaml")
     assert any(words in str(each) for each in found.value.problems)
+
+
+def test_a_first_slice_is_refused_by_the_service_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "policies.yaml"
+    path.write_text("version: 1\nrules: [{name: all}]\nleases: {first_slice: 2m}\n")
+
+    with pytest.raises(MetadataError, match=r"first_slice: the service suspends jobs .*: leave it out"):
+        PolicyBook(str(path))
