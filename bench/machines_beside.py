@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import Arguments, judged, lacking
-from bench.machines import GIB, LINK_BYTES_PER_S, LOOK_S, NOBODY, READY_S, Bench, forget, written
+from bench.machines import GIB, LINK_BYTES_PER_S, LOOK_S, NOBODY, READY_S, Bench, forget, memory_of, written
 from cachemgr.machines.guest import channel
 from cachemgr.machines.handover import copy_files, give, take
 from cachemgr.machines.keeper import PROGRAM
@@ -135,7 +135,8 @@ def measured(bench: Bench, memory_mib: int, at_once: int, neighbour: Neighbour) 
     states = [Path(each.folder) / "state.1" for each in machines]
     size_bytes = int(median([path.stat().st_size for path in states]))
     plain = bench.folder / "plain"
-    disk_rate = size_bytes / written(plain, size_bytes)
+    with memory_of(size_bytes) as memory, memoryview(memory) as view:
+        disk_rate = len(view) / written(plain, view)
     plain.unlink()
     rows[-1] = _with_share(rows[-1], size_bytes, disk_rate)
     for path in states:
