@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard, QueueRules
 from outrider.core.besteffort.lending import OpenLease, is_clearable_within
-from outrider.core.besteffort.protection.first_slice import FirstSlices, SliceRules
 from outrider.core.besteffort.queue import BestEffortQueue
 from outrider.core.besteffort.suspension_notice import busy_until, give_back, hold_nodes
 from outrider.core.besteffort.yielding import gentlest
-from outrider.core.leases.adaptive import AdaptiveShare, SteeringRules
 from outrider.core.leases.admission import (
     AdmissionPolicy,
     PlannedLease,
@@ -26,9 +24,7 @@ from outrider.core.leases.admission import (
     first_refusal,
     price_of,
 )
-from outrider.core.leases.pricing import PriceList
 from outrider.core.model import Reservation, Workspace
-from outrider.core.options.admission import OptionsAnswer, assess_options
 from outrider.core.reservations.admission import Policy, Rejected, admit, assess
 from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.reservations.bundles import BundleAnswer, admit_each, admit_roles
@@ -37,6 +33,13 @@ from outrider.core.reservations.preempting import Preempted, PreemptionRules, Yi
 from outrider.core.reservations.refusal import Cause
 from outrider.core.reservations.renegotiation import change_end
 from outrider.core.site_view import CoreSiteView
+
+# What most sites do without is loaded by whoever asks for it: making its classes would slow every start.
+if TYPE_CHECKING:
+    from outrider.core.besteffort.protection.first_slice import FirstSlices, SliceRules
+    from outrider.core.leases.adaptive import AdaptiveShare, SteeringRules
+    from outrider.core.leases.pricing import PriceList
+    from outrider.core.options.admission import OptionsAnswer
 
 FORGET_EVERY_S = 6 * 3600
 """How often the slot tables drop their past, which nobody asks for."""
@@ -145,10 +148,8 @@ class Scheduler:
         self.board = QueueBoard(book, rules)
         self.queue = BestEffortQueue(self.board)
         self.leases = leases or LeaseRules()
-        steering = self.leases.steering
-        self.steering = AdaptiveShare(steering) if steering is not None else None
-        slices = self.leases.slices
-        self.slices = FirstSlices(self.queue, slices) if slices is not None else None
+        self.steering = _steered(self.leases.steering)
+        self.slices = _sliced(self.queue, self.leases.slices)
         self.view = CoreSiteView(book, self.queue)
         self.policy = policy
         self.choice: Choice | None = None
@@ -171,6 +172,8 @@ class Scheduler:
         self, workspaces: Sequence[Workspace], now_s: int, *, finish_by_s: int | None = None
     ) -> tuple[OptionsAnswer, Decided | None]:
         """Accept a request by one of its options or refuse it; what became of the one that was chosen."""
+        from outrider.core.options.admission import assess_options
+
         answer = assess_options(workspaces, lambda asked: self.what_if(asked, now_s), finish_by_s=finish_by_s)
         if answer.chosen is None:
             return answer, None
@@ -422,6 +425,22 @@ class Scheduler:
         """So many jobs wait, of so many that have come: what a share that adapts learns from."""
         if self.steering is not None:
             self.steering.look(waiting, came, self.view.units, now_s)
+
+
+def _steered(rules: SteeringRules | None) -> AdaptiveShare | None:
+    if rules is None:
+        return None
+    from outrider.core.leases.adaptive import AdaptiveShare
+
+    return AdaptiveShare(rules)
+
+
+def _sliced(queue: BestEffortQueue, rules: SliceRules | None) -> FirstSlices | None:
+    if rules is None:
+        return None
+    from outrider.core.besteffort.protection.first_slice import FirstSlices
+
+    return FirstSlices(queue, rules)
 
 
 def _may_be_helped(answer: Rejected) -> bool:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from cachemgr.pool.policies import POLICIES, PolicyEntry
 from outrider.core.besteffort.board import QueueRules, Yielding
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.images.pools import Lingering, Pools, Rank
-from outrider.core.leases.nodes import NodeOrder
-from outrider.core.leases.preemption import PreemptionOrder
 from outrider.core.links.links import ExclusiveLinks, Links
 from outrider.core.model import Node, Resources
 from outrider.core.reservations.admission import Policy
 from outrider.core.reservations.book import Book, Shipping, Terms
 from outrider.core.scheduler import LeaseRules, Scheduler
+
+if TYPE_CHECKING:
+    from outrider.core.leases.nodes import NodeOrder
+    from outrider.core.leases.preemption import PreemptionOrder
 
 MEGABYTE = 10**6
 

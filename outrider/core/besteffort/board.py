@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import (
@@ -15,7 +16,6 @@ from outrider.core.besteffort.suspension import (
     memory_bytes,
 )
 from outrider.core.images.pools import Life, Stay
-from outrider.core.leases.preemption import Candidate, PreemptionOrder
 from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Image, Workspace
 from outrider.core.nodes.free_masks import FreeStairs
@@ -23,6 +23,9 @@ from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.selection import Fit
 from outrider.core.nodes.timeline import SiteTimeline
 from outrider.core.reservations.book import Book
+
+if TYPE_CHECKING:
+    from outrider.core.leases.preemption import Candidate, PreemptionOrder
 
 
 class Yielding(Enum):
@@ -103,6 +106,8 @@ class BestEffortRun:
 
 def candidate_of(run: BestEffortRun, now_s: int) -> Candidate:
     """A run as policies of preemption look at it."""
+    from outrider.core.leases.preemption import Candidate
+
     return Candidate(
         name=run.name,
         order=(run.order, run.index),

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from outrider.core.leases.pricing import PriceList
 from outrider.core.model import Workspace
+
+if TYPE_CHECKING:
+    from outrider.core.leases.pricing import PriceList
 
 HOUR_S = 3600
 Span = tuple[int, int]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from outrider.core.images.pools import Life, Pools
-from outrider.core.leases.nodes import NodeOrder
 from outrider.core.links.links import Links
 from outrider.core.links.schedule import Insertion
 from outrider.core.model import (
@@ -29,6 +29,9 @@ from outrider.core.model import (
 )
 from outrider.core.nodes.selection import Fit
 from outrider.core.nodes.timeline import Lease, SiteTimeline
+
+if TYPE_CHECKING:
+    from outrider.core.leases.nodes import NodeOrder
 
 
 class Shipping(Enum):

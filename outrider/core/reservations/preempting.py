@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from outrider.core.leases.preemption import Candidate, PreemptionOrder
 from outrider.core.model import Reservation, Resources, Workspace
 from outrider.core.reservations.admission import Review
 from outrider.core.reservations.book import Book, BookEntry, ReservationPlan
 from outrider.core.reservations.moving import MovedLease, plan_lease
 from outrider.core.reservations.renegotiation import change_end
 from outrider.core.reservations.trial import Trial
+
+if TYPE_CHECKING:
+    from outrider.core.leases.preemption import Candidate, PreemptionOrder
 
 Outranks = Callable[[Workspace, Workspace], bool]
 """Whether the first may take the place of the second, which may yield."""
@@ -151,6 +154,8 @@ def _clear(book: Book, trial: Trial, names: Sequence[str], workspace: Workspace,
 
 def _candidates(book: Book, workspace: Workspace, now_s: int, rules: PreemptionRules) -> list[str]:
     """Who may yield to the request and shares its time, whoever yields first in front."""
+    from outrider.core.leases.preemption import Candidate
+
     assert workspace.start_s is not None
     last_s = workspace.finish_by_s or workspace.start_s + workspace.duration_s
     found: list[Candidate] = []

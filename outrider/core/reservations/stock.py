@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from outrider.core.images.pools import Life
-from outrider.core.leases.nodes import NodeOrder, NodeState
 from outrider.core.model import Image, ImagePart, Workspace
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.timeline import numbers
 from outrider.core.reservations.book import Book
+
+if TYPE_CHECKING:
+    from outrider.core.leases.nodes import NodeOrder
 
 
 class Stock:
@@ -128,6 +131,8 @@ def stages_of(
 
     All nodes are looked at: this costs more than Algorithm 1, which takes the first that will do.
     """
+    from outrider.core.leases.nodes import NodeState
+
     timeline, count = book.timeline, workspace.instances
     need, end_s = timeline.layout.pack(workspace.resources), start_s + workspace.duration_s
     stock = Stock(book, workspace.image, start_s, end_s, now_s)

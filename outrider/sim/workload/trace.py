@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from outrider.core.model import Node, Workspace
-from outrider.core.options.request import Option
 from outrider.core.reservations.bundles import occurrences
+
+if TYPE_CHECKING:
+    from outrider.core.options.request import Option
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

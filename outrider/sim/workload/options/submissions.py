@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from outrider.core.model import Workspace
-from outrider.core.options.request import Option
 from outrider.core.reservations.admission import Rejected
 from outrider.core.scheduler import Decided, Scheduler
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import TraceSubmission
+
+if TYPE_CHECKING:
+    from outrider.core.options.request import Option
 
 
 def options_here(options: tuple[Option, ...], setup: Setup) -> tuple[Option, ...]:
