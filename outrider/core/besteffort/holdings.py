@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard
 from outrider.core.besteffort.placement import RunPlacement
+from outrider.core.images.gang_lives import extend_all, leave_all, revive_all
 from outrider.core.images.pools import Life, Stay
 from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Image, Transfer
@@ -16,10 +17,7 @@ def bring_image(
     """Keep the copies of the image that the place uses and add the transfers it lacks."""
     pools = board.book.pools
     run.lives = list(place.joined)
-    for node in place.revived:
-        life = pools.revive(node, image.key, image, now_s, run.end_s)
-        assert life is not None
-        run.lives.append((node, life))
+    run.lives += revive_all(pools, place.revived, image, now_s, run.end_s)
     names = board.everything.nodes
     is_relay = board.book.terms.shipping is Shipping.RELAY
     groups = [place.missing] if is_relay and place.missing else [(node,) for node in place.missing]
@@ -49,8 +47,7 @@ def bring_image(
         if brought:
             board.book.carry(transfer.number, brought)
             run.lives += brought
-    for node, life in run.lives:
-        pools.extend(node, life, run.name, run.end_s)
+    extend_all(pools, run.lives, run.name, run.end_s)
     return tuple(scheduled)
 
 
@@ -67,6 +64,5 @@ def release(board: QueueBoard, run: BestEffortRun, now_s: int) -> None:
 
 def leave(board: QueueBoard, run: BestEffortRun, now_s: int) -> None:
     """The run has ended, and does not need what it kept in pools any more."""
-    for node, life in run.lives:
-        board.book.pools.leave(node, life, run.name, now_s)
+    leave_all(board.book.pools, run.lives, run.name, now_s)
     del board.runs[run.name]

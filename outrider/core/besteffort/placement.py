@@ -50,14 +50,15 @@ def source_on(board: QueueBoard, image: Image, node: int, now_s: int) -> ImageSo
     """The earliest use of the image on the node without a new transfer; None if there is none."""
     if not board.book.terms.is_reusing:
         return None
-    pool = board.book.pools.pools[node]
-    life = pool.life_at(image.key, now_s)
-    if life is not None and life.transfer is None:
-        return ImageSource(now_s, life)
-    if image.key in pool.lingering:
+    pool, key = board.book.pools.pools[node], image.key
+    if key in pool.lives:
+        life = pool.life_at(key, now_s)
+        if life is not None and life.transfer is None:
+            return ImageSource(now_s, life)
+    if key in pool.lingering:
         return ImageSource(now_s, None, True)
     # A transfer on the best-effort link may be joined; one with a deadline may still move.
-    coming = pool.coming(image.key, now_s)
+    coming = pool.coming(key, now_s)
     if coming is not None and coming.transfer is not None and coming.is_firm:
         return ImageSource(coming.ready_s, coming)
     return None
@@ -133,15 +134,13 @@ def segments_on(
 def pools_allow(board: QueueBoard, image: Image, place: RunPlacement, now_s: int) -> bool:
     """Whether every pool has room for what the place keeps or brings, at every instant."""
     pools, size_bytes, end_s = board.book.pools.pools, image.size_bytes, place.end_s
-
-    def has_room(node: int, from_s: int) -> bool:
+    added = [(node, max(life.expires_s, now_s)) for node, life in place.joined if end_s > life.expires_s]
+    added += [(node, now_s) for node in (*place.revived, *place.missing)]
+    for node, from_s in added:
         pool = pools[node]
-        return pool.is_roomy_beside(size_bytes) or pool.has_room([(from_s, end_s, size_bytes)], now_s)
-
-    for node, life in place.joined:
-        if end_s > life.expires_s and not has_room(node, max(life.expires_s, now_s)):
+        if not pool.is_roomy_beside(size_bytes) and not pool.has_room([(from_s, end_s, size_bytes)], now_s):
             return False
-    return all(has_room(node, now_s) for node in (*place.revived, *place.missing))
+    return True
 
 
 def resumed(

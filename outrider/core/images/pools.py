@@ -108,13 +108,9 @@ class PlannedPool:
         """Whether others hold any of it, or its disk has too little room."""
         return bool(self.foreign_bytes) or self.room_bytes != self.limit_bytes
 
-    @property
-    def is_roomy(self) -> bool:
-        """Whether all that is promised, whenever it is, has room beside all that others hold."""
-        return self.is_roomy_beside(0)
-
     def is_roomy_beside(self, extra_bytes: int) -> bool:
-        """Whether it has beside so much more, whenever that is there."""
+        """Whether all that is promised, and so much more, has room beside all that others hold, whenever it
+        is there."""
         most = self.room_bytes
         return most is None or self.promised_bytes + self.foreign_bytes + extra_bytes <= most
 
@@ -301,12 +297,14 @@ class Pools:
         self._where[entry.key] = self._where.get(entry.key, 0) | 1 << node
 
     def _watch(self, node: int, life: Life) -> None:
-        due = self._due.get(life.expires_s)
+        self._due_at(life.expires_s).append((node, life))
+
+    def _due_at(self, at_s: int) -> list[tuple[int, Life]]:
+        due = self._due.get(at_s)
         if due is None:
-            self._due[life.expires_s] = [(node, life)]
-            heappush(self._instants, life.expires_s)
-        else:
-            due.append((node, life))
+            due = self._due[at_s] = []
+            heappush(self._instants, at_s)
+        return due
 
     def extend(self, node: int, life: Life, user: str, until_s: int) -> None:
         """`user` also needs this life, until `until_s`."""
@@ -323,11 +321,25 @@ class Pools:
     def _expire(self, node: int, life: Life, at_s: int) -> None:
         self.changed.add(node)
         # Whoever watches it for an earlier instant will see that it expires later.
-        if at_s < life.expires_s:
-            life.expires_s = at_s
+        is_earlier, life.expires_s = at_s < life.expires_s, at_s
+        if is_earlier:
             self._watch(node, life)
-        else:
-            life.expires_s = at_s
+
+    def number(self, lives: Sequence[tuple[int, Life]]) -> None:
+        """These are in their pools, where the image has been until now."""
+        for _, life in lives:
+            self._added += 1
+            life.number = self._added
+        self.expire(lives, lives)
+
+    def expire(self, lives: Sequence[tuple[int, Life]], earlier: Sequence[tuple[int, Life]]) -> None:
+        """These have another end, and some of them one that is earlier."""
+        self.changed.update([node for node, _ in lives])
+        due_s, due = -1, list[tuple[int, Life]]()
+        for each in earlier:
+            if each[1].expires_s != due_s:
+                due_s, due = each[1].expires_s, self._due_at(each[1].expires_s)
+            due.append(each)
 
     def leave(self, node: int, life: Life, user: str, now_s: int, *, is_waiting: bool = False) -> bool:
         """`user` no longer needs this life. True if it was dropped: nobody does, and its
@@ -402,12 +414,11 @@ class Pools:
         its space is needed: then it `includes_now`.
         """
         bound_s = now_s + includes_now
-        pools = self.pools
         while self._instants and self._instants[0] < bound_s:
             due_s = heappop(self._instants)
             # At one instant the life that was added first ends first, however often its end was moved.
             for node, life in sorted(self._due.pop(due_s), key=lambda stay: stay[1].number):
-                if life not in pools[node].lives.get(life.image.key, ()):
+                if life not in self.pools[node].lives.get(life.image.key, ()):
                     continue
                 if life.expires_s > due_s:
                     self._watch(node, life)
@@ -446,49 +457,37 @@ class Pools:
     def _victim(self, pool: PlannedPool, now_s: int) -> Lingering:
         rank = self._rank
         assert rank is not None
-        return min(
-            (
-                Lingering(
-                    key=entry.key,
-                    size_bytes=entry.size_bytes,
-                    added_s=entry.added_s,
-                    uses=pool.uses.get(entry.key, 0),
-                    last_use_s=entry.last_use_s,
-                    next_use_s=pool.next_use(entry.key, now_s),
-                )
-                for entry in pool.lingering.values()
-            ),
-            key=lambda entry: (*rank(entry, now_s), entry.key),
-        )
+        entries = [
+            entry._replace(uses=pool.uses.get(entry.key, 0), next_use_s=pool.next_use(entry.key, now_s))
+            for entry in pool.lingering.values()
+        ]
+        return min(entries, key=lambda entry: (*rank(entry, now_s), entry.key))
 
     def _end(self, node: int, life: Life, now_s: int) -> None:
-        pool = self.pools[node]
-        key = life.image.key
-        self.stays.append(Stay(node, key, life.start_s, life.expires_s, life.image.size_bytes))
+        pool, image, expires_s = self.pools[node], life.image, life.expires_s
+        key, size_bytes = image.key, image.size_bytes
+        self.stays.append(Stay(node, key, life.start_s, expires_s, size_bytes))
         self._drop(node, life, keep=True)
         others = pool.lives.get(key)
         still_there = others is not None and any(other.start_s <= now_s for other in others)
         if pool.keep_bytes and not still_there and key not in pool.lingering:
-            pool.lingering[key] = Lingering(
-                key=key,
-                size_bytes=life.image.size_bytes,
-                added_s=life.ready_s,
-                uses=pool.uses.get(key, 0),
-                last_use_s=life.expires_s,
-                next_use_s=None,
-            )
+            uses = pool.uses.get(key, 0)
+            pool.lingering[key] = Lingering(key, size_bytes, life.ready_s, uses, expires_s, None)
             self.make_room(node, now_s)
-        self._forget_if_gone(node, key)
+        if others is None and key not in pool.lingering:
+            self._forget_if_gone(node, key)
 
     def _drop(self, node: int, life: Life, *, keep: bool = False) -> None:
-        lives = self.pools[node].lives[life.image.key]
+        pool, image = self.pools[node], life.image
+        key = image.key
+        lives = pool.lives[key]
         lives.remove(life)
-        self.pools[node].promised_bytes -= life.image.size_bytes
+        pool.promised_bytes -= image.size_bytes
         self.changed.add(node)
         if not lives:
-            del self.pools[node].lives[life.image.key]
+            del pool.lives[key]
         if not keep:
-            self._forget_if_gone(node, life.image.key)
+            self._forget_if_gone(node, key)
 
     def _forget_if_gone(self, node: int, key: str) -> None:
         pool = self.pools[node]

@@ -126,7 +126,7 @@ def crowded_out(book: Book, number: int, here: Collection[str], now_s: int) -> t
     hold it, or the disk is full. By start and name. Of what is `here` the bytes are there already."""
     pool = book.pools.pools[number]
     most = pool.room_bytes
-    if most is None or pool.is_roomy:
+    if most is None or pool.is_roomy_beside(0):
         return ()
     users: set[str] = set()
     for key, lives in pool.lives.items():

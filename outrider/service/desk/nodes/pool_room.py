@@ -88,7 +88,7 @@ class PoolRooms:
             self._note_full(status.name, number, room)
             is_new = self._encumber(status.name, encumbrance_of(room))
         pool = self._site.book.pools.pools[number]
-        if self._troubles.has_crowded or not pool.is_roomy:
+        if self._troubles.has_crowded or not pool.is_roomy_beside(0):
             self._look_for_crowded(status, number)
         return room if is_new else None
 
