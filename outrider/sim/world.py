@@ -157,7 +157,8 @@ class Simulation:
         setup, workspace = self.setup, submission.workspace
         if not setup.has_images:
             workspace = replace(workspace, image=None)
-        submission = replace(submission, options=options_here(submission.options, setup))
+        if submission.options:
+            submission = replace(submission, options=options_here(submission.options, setup))
         if submission.user and not workspace.owner.user:
             workspace = replace(workspace, owner=replace(workspace.owner, user=submission.user))
         if setup.slowdown_percent:
@@ -167,7 +168,7 @@ class Simulation:
                 workspace=workspace,
                 run_s=min(workspace.duration_s, setup.stretched_s(submission.run_s)),
             )
-        return replace(submission, workspace=workspace)
+        return submission if workspace is submission.workspace else replace(submission, workspace=workspace)
 
     def _at(self, at_s: int, order: EventOrder, happen: Callable[..., None], *arguments: object) -> None:
         self._sequence += 1

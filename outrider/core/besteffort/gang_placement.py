@@ -6,7 +6,6 @@ Nothing is changed here; what is found is a `RunPlacement`, which `queue` takes 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from outrider.core.besteffort.board import QueueBoard
 from outrider.core.besteffort.placement import (
@@ -309,7 +308,13 @@ class GangSearch:
         if place is None:
             return None
         used = [life.ready_s for _, life in place.joined] + ([arrival_s] if place.missing else [])
-        return replace(place, ready_s=max([self._now_s, *used]))
+        return RunPlacement(
+            ready_s=max([self._now_s, *used]),
+            segments=place.segments,
+            joined=place.joined,
+            revived=place.revived,
+            missing=place.missing,
+        )
 
     def _first_start(self, from_s: int) -> int | None:
         """The first instant from which there is room for all for as long as it lasts."""
