@@ -208,6 +208,24 @@ def test_image_of_a_job_that_waits_for_nodes_is_there_before_its_turn(easy: Sand
     assert nodes_of(easy, key) == ("n1", "n2", "n3")
 
 
+def test_job_that_waits_beside_its_image_goes_first_on_a_node_that_is_free_before(easy: Sandbox) -> None:
+    others = [submit(easy, None, limit_s=HOUR_S) for _ in range(3)]
+    last = submit(easy, None, limit_s=600)
+    easy.sleep(SOON_S)
+    key = submit(easy, limit_s=HOUR_S)
+    easy.sleep(SOON_S)
+    is_brought = {name for name, pool in easy.pools.items() if pool.fetches}
+    easy.sleep(started_s(easy, last) + 600 - 85 - easy.now_s)
+    easy.rms.cancel(others[0], "")
+    later = submit(easy, limit_s=HOUR_S)
+    easy.sleep(65)
+
+    assert is_brought == {"n4"}
+    assert state(easy, last) is JobState.RUNNING
+    assert nodes_of(easy, key) == ("n1",)
+    assert state(easy, later) is JobState.HELD
+
+
 def test_job_whose_node_does_not_say_that_it_has_the_image_is_not_released_to_it(easy: Sandbox) -> None:
     easy.pools["n1"].images[UBUNTU] = NodeImage(digest=UBUNTU, size_bytes=10 * RATE, uri="x")
     easy.sleep(301)
