@@ -39,7 +39,7 @@ POLICIES = (
 POLICIES_FILE = "/etc/outrider/policies.yaml"
 CPUS, WORK_S = (1, 1, 2, 4), (2, 3, 4, 6)
 PREEMPTIBLE_WORK_S = (4, 8, 12)
-WITHIN_S, EVERY_S = 150, 40
+WITHIN_S, EVERY_S, FINISH_S = 150, 40, 600
 MOST_ASKED = 5
 LIMIT_S = 60
 """No limit of a job is shorter on Slurm."""
@@ -344,11 +344,13 @@ def _options(wish: LeaseWish, start: str) -> list[str]:
         return [*found, *opens]
     more = {
         "recurring": [f"--every={wish.every_s}s", f"--until=now+{wish.ahead_s + wish.every_s + 2}s"],
-        "deadline": ["--finish-by=now+10m"],
+        "deadline": [f"--finish-by=now+{FINISH_S}s"],
         "preemptible": ["--preemptible"],
     }
-    if wish.kind == "recurring" and start.startswith("uts"):
-        more["recurring"][1] = f"--until=uts{int(start[3:]) + wish.every_s + 2}"
+    if start.startswith("uts"):
+        start_s = int(start[3:])
+        more["recurring"][1] = f"--until=uts{start_s + wish.every_s + 2}"
+        more["deadline"][0] = f"--finish-by=uts{max(CLOCK.now_s(), start_s) + FINISH_S}"
     return [*found, f"--start={start}", *more.get(wish.kind, [])]
 
 

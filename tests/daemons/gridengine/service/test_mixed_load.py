@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
@@ -42,6 +43,13 @@ def site() -> Iterator[GridEngineSite]:
     lack = missing()
     if lack is not None:
         pytest.skip(lack)
+    with turns_site() as made:
+        yield made
+
+
+@contextmanager
+def turns_site() -> Iterator[GridEngineSite]:
+    """The site, installed."""
     with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
         cluster.write(HEAD, mixed_load.POLICIES_FILE, mixed_load.POLICIES)
         made = GridEngineSite(

@@ -18,7 +18,7 @@ from outrider.rms.gridengine.snapshot import Snapshot
 RUN_S = 1000
 
 
-class Asked:
+class AskedCommands:
     """Takes every command and keeps what it was."""
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class Asked:
 
 
 @pytest.fixture
-def asked() -> Asked:
-    return Asked()
+def asked() -> AskedCommands:
+    return AskedCommands()
 
 
-def commands(asked: Asked) -> GridEngineCommands:
+def commands(asked: AskedCommands) -> GridEngineCommands:
     return GridEngineCommands(asked, variables={"PATH": "/usr/bin"})
 
 
@@ -64,12 +64,12 @@ def detail(stopped: str = "", checkpoint: str = "") -> Detail:
     )  # fmt: skip
 
 
-def requeue(asked: Asked, found: Detail, now_s: int, state: JobState = JobState.RUNNING) -> None:
+def requeue(asked: AskedCommands, found: Detail, now_s: int, state: JobState = JobState.RUNNING) -> None:
     stopping.requeue(commands(asked), job(state), found, "it makes way", now_s)
 
 
 @pytest.mark.parametrize("mark", ["", f"{RUN_S - 500}:1195", "x"], ids=["none", "of-another-run", "a-users"])
-def test_job_that_runs_is_held_and_stopped_before_it_is_requeued(asked: Asked, mark: str) -> None:
+def test_job_that_runs_is_held_and_stopped_before_it_is_requeued(asked: AskedCommands, mark: str) -> None:
     with pytest.raises(Unavailable):
         requeue(asked, detail(mark), 1200)
 
@@ -77,7 +77,7 @@ def test_job_that_runs_is_held_and_stopped_before_it_is_requeued(asked: Asked, m
     assert asked.last(9) == [["qalter", *noted, "7"], ["qmod", "-sj", "7"]]
 
 
-def test_job_that_was_stopped_is_requeued_when_its_end_would_be_known(asked: Asked) -> None:
+def test_job_that_was_stopped_is_requeued_when_its_end_would_be_known(asked: AskedCommands) -> None:
     stopped = detail(f"{RUN_S}:1200")
     with pytest.raises(Unavailable):
         requeue(asked, stopped, 1200 + stopping.REPORTED_S - 1)
@@ -93,14 +93,16 @@ def test_job_that_was_stopped_is_requeued_when_its_end_would_be_known(asked: Ask
     [(detail(checkpoint="theirs"), JobState.RUNNING), (detail(), JobState.STARTING)],
     ids=["with-a-checkpoint", "before-its-first-process"],
 )
-def test_job_that_cannot_be_stopped_is_requeued_at_once(asked: Asked, found: Detail, state: JobState) -> None:
+def test_job_that_cannot_be_stopped_is_requeued_at_once(
+    asked: AskedCommands, found: Detail, state: JobState
+) -> None:
     requeue(asked, found, 1200, state)
 
     assert [argv[:2] for argv in asked.last(9)] == [["qalter", "-h"], ["qmod", "-rj"]]
 
 
 @pytest.mark.parametrize(("after_s", "count"), [(stopping.FORGOTTEN_S - 1, 0), (stopping.FORGOTTEN_S, 2)])
-def test_job_that_nobody_requeues_after_all_goes_on(asked: Asked, after_s: int, count: int) -> None:
+def test_job_that_nobody_requeues_after_all_goes_on(asked: AskedCommands, after_s: int, count: int) -> None:
     snapshot = Snapshot(
         sight=Sight(at_s=1200 + after_s, nodes=(), jobs=(job(),), reservations=()),
         details={"7": detail(f"{RUN_S}:1200")},

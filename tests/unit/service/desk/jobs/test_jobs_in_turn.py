@@ -240,6 +240,23 @@ def test_job_whose_node_does_not_say_that_it_has_the_image_is_not_released_to_it
     assert nodes_of(easy, key) == ("n1",)
 
 
+@pytest.mark.parametrize("is_new_service", [False, True])
+def test_job_that_was_sent_back_has_the_place_in_the_queue_that_it_had(
+    easy: Sandbox, *, is_new_service: bool
+) -> None:
+    first = submit(easy, None, nodes=4)
+    easy.sleep(SOON_S)
+    others = [submit(easy, None, nodes=4) for _ in range(2)]
+    easy.sleep(SOON_S)
+    easy.rms.requeue(first, started_s(easy, first), "it makes way")
+    if is_new_service:
+        easy.restart()
+    easy.sleep(2 * HOUR_S + 10 * LOOK_S)
+
+    runs = [each.subject for each in easy.rms.log if each.what == "running"]
+    assert runs == [first, others[0], first, others[1]] or runs == [first, first, *others]
+
+
 def test_jobs_go_round_a_reservation(easy: Sandbox) -> None:
     start_s = easy.now_s + HOUR_S
     easy.rms.outside.reserve(
