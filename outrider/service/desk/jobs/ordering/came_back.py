@@ -13,16 +13,19 @@ from collections.abc import Iterable
 BLOCK_BITS = 26
 """The clusters of a federation number their jobs in blocks of their own, and know nothing of each other."""
 
+NO_NUMBER = -1
+
 
 def came_back(waiting: Iterable[tuple[str, int]]) -> dict[str, int]:
     """By their keys when jobs had come at the latest that were sent back since: of all that wait, with when
     they seem to have been submitted."""
-    numbered = sorted(
-        ((int(number), key, at_s) for key, at_s in waiting if (number := _number(key))), reverse=True
-    )
+    numbered = [(_number(key), key, at_s) for key, at_s in waiting]
+    numbered.sort(reverse=True)
     found: dict[str, int] = {}
-    block, earliest_s = -1, 0
+    block, earliest_s = NO_NUMBER, 0
     for number, key, at_s in numbered:
+        if number == NO_NUMBER:
+            break
         if number >> BLOCK_BITS != block:
             block, earliest_s = number >> BLOCK_BITS, at_s
         if at_s > earliest_s:
@@ -31,7 +34,7 @@ def came_back(waiting: Iterable[tuple[str, int]]) -> dict[str, int]:
     return found
 
 
-def _number(key: str) -> str:
-    """Of a job; of a task, that of its array. Empty if it is none."""
+def _number(key: str) -> int:
+    """Of a job; of a task, that of its array."""
     number = key.partition("_")[0].partition(".")[0].partition("+")[0]
-    return number if number.isascii() and number.isdecimal() else ""
+    return int(number) if number.isascii() and number.isdecimal() else NO_NUMBER
