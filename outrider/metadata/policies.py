@@ -121,6 +121,27 @@ class ExternalSection(Section):
         return self
 
 
+class OverbookSection(Section):
+    """Machines of jobs are packed by the processors that they use, and not by those that were asked for."""
+
+    margin_percent: Share = Field(
+        25,
+        alias="margin",
+        description="what is added to use for what a machine may want a moment later",
+        json_schema_extra={"default": "25%"},
+    )
+    age_s: Duration = Field(
+        120,
+        alias="age",
+        ge=30,
+        description="a machine whose use was measured longer ago counts as what was asked for",
+        json_schema_extra={"default": "2m"},
+    )
+    most: int = Field(
+        2, ge=2, le=16, description="how many processors may be asked for, for each that a node has"
+    )
+
+
 class Policies(Section):
     """Outrider policies, version 1."""
 
@@ -141,6 +162,11 @@ class Policies(Section):
         None,
         description="the account that the batch system charges for holder jobs of machines that move "
         "(jobs.live); without it the job's own",
+    )
+    overbook: OverbookSection | None = Field(
+        None,
+        description="switches pack machines by the processors that they use; without it by those asked for. "
+        "Memory is never overbooked",
     )
     leases: LeasesSection | None = Field(
         None, description="what is accepted, who yields, which nodes are taken and what it costs"
