@@ -354,7 +354,8 @@ class BatchSystem(Protocol):
 
     def requeue(self, job: str, start_s: int, reason: str) -> None:
         """Let a job that runs since `start_s` leave its nodes and wait again, held as by `hold`, in the place
-        that it had in the queue; the user sees why. That takes its time: the job is told to end first.
+        that it had in the queue; the user sees why. That takes its time: the job is told to end first. A
+        system that would run once more what ends by itself just then is `Unavailable` until it is stopped.
 
         One that waits already is held. `Refused` if it runs since another time, or cannot be requeued.
         """

@@ -15,6 +15,7 @@ from outrider.core.besteffort.jobs.schedule import JobPlace, JobSchedule, Schedu
 from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import JobState, RmsJob, Sight
 from outrider.service.desk.jobs.job import WAITING, JobEntry, JobQueues, Stage
+from outrider.service.desk.jobs.ordering.came_back import came_back
 from outrider.service.desk.jobs.placement import UNLIMITED_S, JobPlacer
 from outrider.service.desk.nodes.running_jobs import Started
 from outrider.service.desk.state.agenda import Agenda, Topic
@@ -48,6 +49,8 @@ class JobTurns:
         self._is_handed_back = False
         self._shares: dict[str, int] | None = None
         self._said: dict[str, int] | None = None
+        self._came_back: dict[str, int] = {}
+        """When jobs that were sent back had been submitted."""
         self._schedule = JobSchedule(placer.forecast, None if settings is None else settings.rules, self)
         self._ways: dict[str, JobPlacement] = {}
         """How the image comes to the nodes of places that were found just now."""
@@ -91,6 +94,8 @@ class JobTurns:
         )
         self._shares = dict(sight.shares) if sight.shares else None
         self._said = {key: place for place, key in enumerate(sight.order)} if sight.order else None
+        waiting = (job for job in sight.jobs if job.state in WAITING and job.queue in self._queues)
+        self._came_back = came_back((job.key, job.submitted_s) for job in waiting)
         self._is_wanted = True
 
     def see(self, entry: JobEntry) -> None:
@@ -235,7 +240,7 @@ class JobTurns:
         job = entry.job
         candidate = OrderedJob(
             key=job.key,
-            submitted_s=job.submitted_s,
+            submitted_s=self._came_back.get(job.key, job.submitted_s),
             nodes_wanted=job.nodes_wanted,
             limit_s=UNLIMITED_S if job.limit_s is None else job.limit_s,
             user=job.user,

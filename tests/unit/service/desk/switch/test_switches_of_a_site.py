@@ -17,6 +17,7 @@ from outrider.service.desk.switch.decision import SwitchDecision, read_switch, w
 from outrider.service.ports import Finished, PlanMoves
 from outrider.service.requests import Asked, DecideSwitch, ShowSwitch, SuspendJob
 from outrider.store.errors import Damaged
+from tests.amount import examples
 from tests.unit.service.desk.jobs.yielding_site import SETTINGS, SETTLED_S, happened
 from tests.unit.service.desk.sandbox import ADMIN, RATE, Pool
 from tests.unit.service.desk.switch.halls import HALF_MIB, WHOLE_MIB, Halls, made
@@ -132,7 +133,7 @@ def test_switch_of_a_killed_service_is_carried_to_its_end(site: Halls, killed_af
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(examples(100)))
 def test_switch_is_carried_to_its_end_whenever_the_service_is_killed(site: Halls, seed: int) -> None:
     random = Random(seed)
     kills_s = [random.randint(0, 20) for _ in range(random.randint(1, 8))]
