@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from outrider.core.switch.use import PackingByUse
 from outrider.metadata.errors import shown
 from outrider.metadata.fields import Account, Argument, Duration, Name, Share, Size, Words
 from outrider.metadata.leases import LeasesSection
@@ -140,6 +141,11 @@ class OverbookSection(Section):
     most: int = Field(
         2, ge=2, le=16, description="how many processors may be asked for, for each that a node has"
     )
+
+    @property
+    def packing(self) -> PackingByUse:
+        """As the core has it."""
+        return PackingByUse(margin_percent=self.margin_percent, age_s=self.age_s, most=self.most)
 
 
 class Policies(Section):

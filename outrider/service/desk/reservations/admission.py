@@ -24,7 +24,6 @@ from outrider.core.reservations.renegotiation import (
     take_more,
 )
 from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
-from outrider.core.switch.use import PackingByUse
 from outrider.metadata.decision import PolicyRefusal, core_policy
 from outrider.metadata.leases import node_order, preemption_order
 from outrider.metadata.policies import Policies
@@ -112,12 +111,7 @@ class ReservationAdmission:
         section = None if leases is None else leases.preemption
         self._preemptible.order = None if section is None else preemption_order(section)
         self._site.holder_account = policies.holder_account or ""
-        given = policies.overbook
-        self._site.overbooking = (
-            None
-            if given is None
-            else PackingByUse(margin_percent=given.margin_percent, age_s=given.age_s, most=given.most)
-        )
+        self._site.overbooking = None if policies.overbook is None else policies.overbook.packing
 
     def plan(self, wish: Wish, program: PolicyRefusal | None) -> Judged:
         """The answer that `reserve` would give now."""
