@@ -76,7 +76,7 @@ def test_youngest_job_makes_way_in_time_and_comes_back(site: GridEngineSite) -> 
     assert back["exit_status"] == "0", report(site, younger)
     assert (results(site, younger), results(site, older)) == ("result\n", "result\n")
     assert [output(site, job).count("began on") for job in (younger, older)] == [2, 1]
-    assert "reservation is endangered" not in site.logs()
+    assert f"reservation is endangered reservation={name} " not in site.logs()
 
 
 @pytest.mark.parametrize(
