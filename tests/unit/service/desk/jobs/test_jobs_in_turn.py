@@ -378,6 +378,33 @@ def test_job_that_does_not_start_gives_its_place_to_others(easy: Sandbox) -> Non
     assert state(easy, other) is JobState.RUNNING
 
 
+def test_job_that_a_reservation_keeps_from_its_nodes_gets_others_at_once(easy: Sandbox) -> None:
+    release, told = easy.rms.release, list[tuple[str, ...]]()
+
+    def release_late(job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
+        told.append(nodes)
+        if len(told) == 1:
+            start_s = easy.now_s + HOUR_S // 2
+            easy.rms.outside.reserve(
+                RmsReservation(
+                    name="theirs",
+                    nodes=nodes,
+                    start_s=start_s,
+                    end_s=start_s + HOUR_S,
+                    users=("root",),
+                    is_ours=False,
+                )
+            )
+        release(job, nodes, ticket)
+
+    easy.rms.release = release_late  # type: ignore[method-assign]
+    key = submit(easy, None, nodes=1, limit_s=HOUR_S)
+    easy.sleep(SOON_S)
+
+    assert told == [("n1",), ("n2",)]
+    assert nodes_of(easy, key) == ("n2",)
+
+
 def test_queues_that_are_handed_back_are_the_batch_systems_until_they_are_taken_over(easy: Sandbox) -> None:
     submit(easy, None, nodes=4, limit_s=HOUR_S)
     plain = submit(easy, None, nodes=4, limit_s=HOUR_S)
