@@ -237,6 +237,8 @@ class Sight:
     """Of the nodes that were asked for beside it, those of which `silent` has told."""
     queues: tuple[str, ...] = ()
     """The partitions or queues that have nodes, sorted."""
+    sharing: tuple[tuple[str, int], ...] = ()
+    """Those of them in which jobs share processors, and how many jobs may have the same one."""
     is_handed_back: bool = False
     """Whether an administrator has given all queues back to the batch system."""
     shares: tuple[tuple[str, int], ...] = ()
