@@ -69,7 +69,7 @@ BENCHMARKS = (
     Benchmark(name="slurm_naive", brief=QUICK),
     Benchmark(name="slurm_scale", brief=("--nodes=1000", "--jobs=300", "--images=10", "--seconds=15")),
     Benchmark(name="slurm_accuracy", brief=QUICK),
-    Benchmark(name="slurm_waiting", brief=("--jobs=40", "--reservations=6", "--seconds=90")),
+    Benchmark(name="waiting", brief=("--jobs=40", "--reservations=6", "--seconds=90")),
     Benchmark(name="consolidation", brief=QUICK),
     Benchmark(name="machine_story", brief=QUICK),
     Benchmark(name="jsv", brief=("--rounds=5",)),

@@ -21,8 +21,8 @@ def few(count: int) -> int:
 
 
 def histories(count: int) -> int:
-    """Of so many that are cheap: all in the long form, a few hundred in the short one."""
-    return count if os.environ.get(LONG) else min(count, 300)
+    """Of so many that are cheap: all in the long form, two hundred in the short one."""
+    return count if os.environ.get(LONG) else min(count, 200)
 
 
 def first(values: Iterable[object], count: int = 1) -> list[object]:

@@ -8,7 +8,7 @@ import signal
 import pytest
 from hypothesis import settings
 
-from tests.amount import LONG
+from tests.amount import LONG, examples
 from tests.forks import ForkedRun
 from tests.scheduling import ordered
 
@@ -20,8 +20,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if count := config.getoption("forks"):
         config.pluginmanager.register(ForkedRun(config, count))
-    # A machine that is busy takes longer over an example, which says nothing about the product.
-    settings.register_profile("untimed", deadline=None)
+    # A machine that is busy takes longer over an example, which says nothing about the product. Where a test
+    # does not say how many there are, there are as many as hypothesis tries by itself.
+    settings.register_profile("untimed", deadline=None, max_examples=examples(settings().max_examples))
     settings.load_profile("untimed")
     # What a shell starts in the background ignores these, and so would everything that tests start and
     # interrupt: they would wait for its end in vain.

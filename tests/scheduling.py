@@ -10,37 +10,33 @@ import pytest
 
 # A minute's file that begins last keeps everybody waiting: the longest comes first.
 LONGEST_FIRST = (
+    "tests/daemons/slurm/service/test_best_effort.py",
+    "tests/daemons/gridengine/service/test_best_effort.py",
+    "tests/daemons/gridengine/service/test_failures_of_daemons.py",
+    "tests/daemons/slurm/service/test_containers_of_slurm.py",
+    "tests/daemons/slurm/service/test_failures_of_people.py",
+    "tests/daemons/slurm/service/test_failures_of_images.py",
     "tests/daemons/slurm/service/test_jobs_in_machines.py",
     "tests/daemons/slurm/service/test_machines_make_way.py",
     "tests/daemons/gridengine/service/test_jobs_in_machines.py",
     "tests/contract/test_contract_of_jobs.py",
     "tests/daemons/demo",
-    "tests/daemons/slurm/service/test_several_machines.py",
     "tests/contract/test_contract_of_time.py",
     "tests/daemons/bench/test_short_forms_with_slurm.py",
     "tests/daemons/bench/test_short_forms_with_grid_engine.py",
     "tests/daemons/slurm/service/test_open_and_moving.py",
     "tests/daemons/gridengine/service/test_mixed_load.py",
     "tests/daemons/slurm/service/test_mixed_load.py",
-    "tests/daemons/gridengine/service/test_failures_of_daemons.py",
-    "tests/daemons/slurm/service/test_failures_of_people.py",
     "tests/daemons/slurm/service/test_kinds_of_lease.py",
-    "tests/daemons/slurm/service/test_yielding_jobs.py",
-    "tests/daemons/gridengine/service/test_best_effort.py",
     "tests/daemons/integrations/test_tools_on_slurm.py",
     "tests/daemons/bench/test_short_form_of_accuracy.py",
     "tests/daemons/installing/test_installed_grid.py",
-    "tests/daemons/gridengine/service/test_failures_of_images.py",
     "tests/daemons/gridengine/service/test_nodes_that_die.py",
     "tests/simulation/dst/test_planted_service_faults.py",
     "tests/daemons/walks/test_upgrade.py",
-    "tests/daemons/slurm/service/test_failures_of_images.py",
-    "tests/daemons/gridengine/service/test_yielding_jobs.py",
     "tests/simulation/dst/test_simulated_service.py",
     "tests/daemons/gridengine/hooks/test_hooks_in_gridengine.py",
     "tests/daemons/kill/test_killed_services.py",
-    "tests/daemons/slurm/service/test_users_share_the_link.py",
-    "tests/daemons/gridengine/service/test_reservations.py",
     "tests/daemons/bench/test_short_forms.py",
     "tests/daemons/service/test_jobs_handed_over_once.py",
     "tests/security/test_room_of_promises.py",
@@ -57,6 +53,27 @@ LONGEST_FIRST = (
 WAITING = ("tests/contract", "tests/daemons", "tests/security/test_")
 # Folders whose files have daemons in common, which another worker would start once more.
 SHARING = ("tests/daemons/demo", "tests/contract")
+# Files that follow each other on one site, which is made once; each group has the name of its first.
+ON_ONE_SITE = {
+    "tests/daemons/slurm/service": (
+        "best_effort copies_before_jobs jobs_with_options noticed_images reservations roles_of_jobs",
+        "containers_of_slurm failures_of_daemons failures_of_nodes",
+        "failures_of_images failures_of_slurmctld",
+        "failures_of_people users_share_the_link yielding_jobs",
+        "machines_make_way machines_with_data several_machines",
+    ),
+    "tests/daemons/gridengine/service": (
+        "best_effort jobs_with_options kinds_of_lease output_to_nowhere reservations sessions",
+        "failures_of_daemons failures_of_images failures_of_people yielding_jobs",
+        "jobs_in_machines machines_on_several_nodes",
+    ),
+}
+FIRST_OF_ITS_SITE = {
+    f"{folder}/test_{name}.py": f"{folder}/test_{group.split()[0]}.py"
+    for folder, groups in ON_ONE_SITE.items()
+    for group in groups
+    for name in group.split()
+}
 # One worker of so many computes while the others wait: by themselves they leave a processor idle.
 COMPUTING = 4
 
@@ -72,10 +89,10 @@ def waits(unit: str) -> bool:
 
 
 def unit_of(nodeid: str) -> str:
-    """What one worker runs as a whole: a file, or a folder but for those of its files that take long."""
+    """What one worker runs as a whole: a file, those on one site, or a folder but for its long files."""
     file = nodeid.partition("::")[0]
-    if file in LONGEST_FIRST:
-        return file
+    if file in LONGEST_FIRST or file in FIRST_OF_ITS_SITE:
+        return FIRST_OF_ITS_SITE.get(file, file)
     return next((folder for folder in SHARING if PurePath(file).is_relative_to(folder)), file)
 
 

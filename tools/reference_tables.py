@@ -10,6 +10,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 from cachemgr import protocol
@@ -18,7 +19,7 @@ from cachemgr.cli.completion import verbs as node_verbs
 from cachemgr.cli.main import parser as node_parser
 from cachemgr.machines.states import STATES
 from outrider.cli.asking.session import COMMON
-from outrider.cli.completion import options, verbs
+from outrider.cli.completion import Verb, options, verbs
 from outrider.cli.errors import MEANINGS
 from outrider.cli.main import parser
 from outrider.cli.simulate import figure, table
@@ -105,7 +106,7 @@ def actions_of(command: str) -> list[argparse.Action]:
     if program == "cachemgr":
         of = node_verbs(node_parser())[words] if words else node_parser()
         return [each for each in verb_options(of) if each.dest != "help"]
-    found = {each.words: each for each in verbs(parser())}
+    found = verbs_by_words()
     if not words:
         return [each for each in options(found["status"].parser) if each.dest in COMMON]
     # Of a command with commands below it, such as `outrider sim generate`, what any of them has.
@@ -113,6 +114,12 @@ def actions_of(command: str) -> list[argparse.Action]:
     named = {each.option_strings[-1]: each for verb in below for each in options(verb.parser)}
     asks = "--socket" in named
     return [e for e in named.values() if e.dest != "help" and not (asks and e.dest in COMMON)]
+
+
+@cache
+def verbs_by_words() -> dict[str, Verb]:
+    """Those of `outrider` by their words: to make its parser takes longer than to look at it."""
+    return {each.words: each for each in verbs(parser())}
 
 
 def _spelled(action: argparse.Action) -> str:

@@ -11,7 +11,7 @@ from outrider.cli.errors import InputError
 from outrider.cli.output import complete_file
 
 if TYPE_CHECKING:
-    from outrider.service.answers.switch import SwitchView
+    from outrider.service.answers.switch import SwitchUse, SwitchView
     from outrider_client.transport import Json
 
 _SWITCH = """For administrators, with Slurm. The machines of jobs with run: vm are placed anew, so that as
@@ -131,8 +131,19 @@ def screen(found: SwitchView) -> str:
         lines.append(f"  stage {each.stage}  {each.kind} job {each.job} {where}: {each.state}{pause}")
     lines += [f"  job {job} stays suspended until there is room" for job in found.asleep]
     lines += [f"  stays: {each}" for each in found.kept]
+    lines += [f"  {_use(each)}" for each in found.uses]
     lines += [f"  {each}" for each in (*found.explanation, found.words) if each]
     return "\n".join(printable_line(line) for line in lines)
+
+
+def _use(each: SwitchUse) -> str:
+    """As how much of processors a machine counts."""
+    counted = f"uses: job {each.job} on {each.node} counts as {each.counted / 100:g} processors"
+    if each.used is None or each.words:
+        return f"{counted}, as asked for: {each.words}"
+    return (
+        f"{counted} of {each.asked / 100:g} asked for; it used {each.used / 100:g} until {each.age_s} s ago"
+    )
 
 
 def _no_command(arguments: argparse.Namespace) -> None:

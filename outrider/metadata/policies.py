@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from outrider.core.switch.use import PackingByUse
 from outrider.metadata.errors import shown
 from outrider.metadata.fields import Account, Argument, Duration, Name, Share, Size, Words
 from outrider.metadata.leases import LeasesSection
@@ -121,6 +122,32 @@ class ExternalSection(Section):
         return self
 
 
+class OverbookSection(Section):
+    """Machines of jobs are packed by the processors that they use, and not by those that were asked for."""
+
+    margin_percent: Share = Field(
+        25,
+        alias="margin",
+        description="what is added to use for what a machine may want a moment later",
+        json_schema_extra={"default": "25%"},
+    )
+    age_s: Duration = Field(
+        120,
+        alias="age",
+        ge=30,
+        description="a machine whose use was measured longer ago counts as what was asked for",
+        json_schema_extra={"default": "2m"},
+    )
+    most: int = Field(
+        2, ge=2, le=16, description="how many processors may be asked for, for each that a node has"
+    )
+
+    @property
+    def packing(self) -> PackingByUse:
+        """As the core has it."""
+        return PackingByUse(margin_percent=self.margin_percent, age_s=self.age_s, most=self.most)
+
+
 class Policies(Section):
     """Outrider policies, version 1."""
 
@@ -141,6 +168,11 @@ class Policies(Section):
         None,
         description="the account that the batch system charges for holder jobs of machines that move "
         "(jobs.live); without it the job's own",
+    )
+    overbook: OverbookSection | None = Field(
+        None,
+        description="switches pack machines by the processors that they use; without it by those asked for. "
+        "Memory is never overbooked",
     )
     leases: LeasesSection | None = Field(
         None, description="what is accepted, who yields, which nodes are taken and what it costs"

@@ -237,6 +237,8 @@ class Sight:
     """Of the nodes that were asked for beside it, those of which `silent` has told."""
     queues: tuple[str, ...] = ()
     """The partitions or queues that have nodes, sorted."""
+    sharing: tuple[tuple[str, int], ...] = ()
+    """Those of them in which jobs share processors, and how many jobs may have the same one."""
     is_handed_back: bool = False
     """Whether an administrator has given all queues back to the batch system."""
     shares: tuple[tuple[str, int], ...] = ()
@@ -352,7 +354,8 @@ class BatchSystem(Protocol):
 
     def requeue(self, job: str, start_s: int, reason: str) -> None:
         """Let a job that runs since `start_s` leave its nodes and wait again, held as by `hold`, in the place
-        that it had in the queue; the user sees why. That takes its time: the job is told to end first.
+        that it had in the queue; the user sees why. That takes its time: the job is told to end first. A
+        system that would run once more what ends by itself just then is `Unavailable` until it is stopped.
 
         One that waits already is held. `Refused` if it runs since another time, or cannot be requeued.
         """

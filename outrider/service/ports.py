@@ -222,6 +222,18 @@ class MachineInstance:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class MachineTime:
+    """The processor time that a job's machine has had on a node, and waited for, in microseconds, read at
+    `at_us` of the node's own clock. `uid` is whose folder it is in."""
+
+    owner: str
+    uid: int
+    used_us: int
+    waited_us: int
+    at_us: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NodeReport:
     """What a node says of itself. `images` is None unless all of them were asked for."""
 
@@ -238,6 +250,8 @@ class NodeReport:
     """Jobs of which there are virtual machines, saved or not, when all images were asked for."""
     instances: tuple[MachineInstance, ...] | None = None
     """How far these machines are; None unless that was asked for, and the node can say."""
+    times: tuple[MachineTime, ...] | None = None
+    """What those that run have had of processors; None as above."""
     room: NodeRoom | None = None
     """None if the node cannot say: it has only just started, or is of an older version."""
     shares: tuple[Share, ...] | None = None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.rms.base import JobState, Refused, RmsJob, Unknown
+from outrider.rms.base import JobState, Refused, RmsJob, Unavailable, Unknown
 from tests.contract.harness import Scene
 
 WORDS = "it makes way for a reservation"
 HARMLESS = "CONT"
+MOST_ASKED = 10
 
 
 def run_of(scene: Scene, job: str) -> RmsJob:
@@ -23,8 +24,20 @@ def requeue(scene: Scene, job: str) -> RmsJob:
     """Let a job make way; how it stood before."""
     before = run_of(scene, job)
     assert before.start_s is not None
-    scene.system.requeue(job, before.start_s, WORDS)
+    ask_for_requeue(scene, job, before.start_s)
     return before
+
+
+def ask_for_requeue(scene: Scene, job: str, start_s: int) -> None:
+    """Again and again, as the service does, while the batch system stops the job."""
+    for _ in range(MOST_ASKED):
+        try:
+            scene.system.requeue(job, start_s, WORDS)
+        except Unavailable:
+            scene.settle()
+        else:
+            return
+    raise AssertionError(f"job {job} is being stopped for ever")
 
 
 def test_requeued_job_leaves_its_nodes_and_is_held_by_us(scene: Scene) -> None:

@@ -19,10 +19,9 @@ from random import Random
 from typing import Protocol
 
 from cachemgr.base.clock import SystemClock
-from outrider.metadata.notation.hostlists import expand
 from testbed.batchcluster import HEAD
 from testbed.clustersite import ServedImage
-from tests.daemons.reservations import Site, reserve, shown, workspace
+from tests.daemons.reservations import Site, reserve, workspace
 
 CLOCK = SystemClock()
 MB = 1_000_000
@@ -40,7 +39,7 @@ POLICIES = (
 POLICIES_FILE = "/etc/outrider/policies.yaml"
 CPUS, WORK_S = (1, 1, 2, 4), (2, 3, 4, 6)
 PREEMPTIBLE_WORK_S = (4, 8, 12)
-WITHIN_S, EVERY_S = 150, 40
+WITHIN_S, EVERY_S, FINISH_S = 150, 40, 600
 MOST_ASKED = 5
 LIMIT_S = 60
 """No limit of a job is shorter on Slurm."""
@@ -117,6 +116,8 @@ class Story:
     refused: Counter[str] = field(default_factory=Counter)
     handed_s: dict[int, float] = field(default_factory=dict)
     """When each job was handed in, by a clock that nobody sets."""
+    reported: tuple[int, int] = (0, 0)
+    """How many reservations there were before, and what was charged for them."""
     outages: list[tuple[int, int]] = field(default_factory=list)
     """When there was no controller, or one that did not know its nodes yet."""
     pace: float = 1.0
@@ -263,7 +264,7 @@ def install(site: Site) -> ServedImage:
 
 def play(batch: MixedBatch, image: ServedImage, wishes: Sequence[Wish], pace: float = 1.0) -> Story:
     """Ask for everything at its time, or as soon after it as this process gets round to."""
-    story, began_s = Story(pace=pace), CLOCK.monotonic_s()
+    story, began_s = Story(pace=pace, reported=reported(batch.site)), CLOCK.monotonic_s()
     later: list[Wish] = []
     away, struck_s = "", 0
     for wish in wishes:
@@ -343,11 +344,13 @@ def _options(wish: LeaseWish, start: str) -> list[str]:
         return [*found, *opens]
     more = {
         "recurring": [f"--every={wish.every_s}s", f"--until=now+{wish.ahead_s + wish.every_s + 2}s"],
-        "deadline": ["--finish-by=now+10m"],
+        "deadline": [f"--finish-by=now+{FINISH_S}s"],
         "preemptible": ["--preemptible"],
     }
-    if wish.kind == "recurring" and start.startswith("uts"):
-        more["recurring"][1] = f"--until=uts{int(start[3:]) + wish.every_s + 2}"
+    if start.startswith("uts"):
+        start_s = int(start[3:])
+        more["recurring"][1] = f"--until=uts{start_s + wish.every_s + 2}"
+        more["deadline"][0] = f"--finish-by=uts{max(CLOCK.now_s(), start_s) + FINISH_S}"
     return [*found, f"--start={start}", *more.get(wish.kind, [])]
 
 
@@ -387,6 +390,12 @@ def _is_over(batch: MixedBatch, story: Story) -> bool:
     return not left
 
 
+def reported(site: Site) -> tuple[int, int]:
+    """How many reservations the report by accounts has, and what was charged for them."""
+    lines = json.loads(site.outrider("report", "--by", "account", "--json", user="root").stdout)["lines"]
+    return sum(int(line["reservations"]) for line in lines), sum(int(line["charged"]) for line in lines)
+
+
 @dataclass
 class Ledger:
     """What jobs have written, by their numbers and by reservation."""
@@ -406,95 +415,3 @@ def ledger(site: Site) -> Ledger:
             times = found.begun if kind == "begin" else found.ended
             times.setdefault(int(key), []).append(float(at))
     return found
-
-
-def faults(batch: MixedBatch, story: Story, wishes: Sequence[Wish]) -> list[str]:
-    """All that is not as it has to be."""
-    return job_faults(batch, story, wishes) + lease_faults(batch.site, story, ledger(batch.site))
-
-
-def job_faults(batch: MixedBatch, story: Story, wishes: Sequence[Wish]) -> list[str]:
-    """Jobs that did not end once with their own result, or were preempted although they may not be."""
-    written = ledger(batch.site)
-    records = batch.records(list(story.jobs.values()))
-    found = []
-    for wish in (each for each in wishes if isinstance(each, JobWish)):
-        begun, ended = len(written.begun.get(wish.number, ())), len(written.ended.get(wish.number, ()))
-        record = records[key := story.jobs[wish.number]]
-        told = f"job {key} ({wish}) has begun {begun} and ended {ended} times, and {record}"
-        if ended != 1:
-            found.append(f"not ended once: {told}")
-        if record.completed != 1 or not 1 <= begun <= record.completed + record.requeued:
-            found.append(f"accounting: {told}")
-        if record.unlaunched > len(story.outages):
-            found.append(f"lost by nodes that nobody killed: {told}")
-        if not wish.is_preemptible and (begun, record.requeued) != (1, 0):
-            found.append(f"preempted: {told}")
-    return found
-
-
-def lease_faults(site: Site, story: Story, written: Ledger) -> list[str]:
-    """Promises that were not kept, and sums that do not add up."""
-    found, charged, ends_s = [], 0, dict[str, int]()
-    places = {each.name: _place(site, each) for each in story.promises}
-    for promise in story.promises:
-        details = shown(site, promise.name, user="root")
-        receipt, view = details["receipt"], details["reservation"]
-        assert isinstance(receipt, Mapping)
-        assert isinstance(view, Mapping)
-        ends_s[promise.name] = int(str(details["ended_s"]))
-        charged += int(receipt["charged"] or 0)
-        if promise.kind == "preemptible" and "it yielded to" in str(receipt["words"]):
-            continue
-        start_s, inside = int(view["start_s"]), written.inside.get(promise.name, [])
-        told = f"{promise}: {view['state']}, {receipt['words']}, its job {inside}; outages {story.outages}"
-        if not receipt["is_met"] or view["state"] != "ended":
-            found.append(f"not kept: {told}")
-        end_s = int(view["end_s"])
-        # Nobody starts a job while there is no controller, and Slurm none in one reservation whose limit,
-        # a minute at least, reaches into another one. The promise is of nodes and image.
-        is_proven = not any(from_s < end_s and start_s < until_s for from_s, until_s in story.outages)
-        is_proven &= not promise.is_late and not any(
-            start_s < other.start_s < end_s + LIMIT_S and other.nodes & places[promise.name].nodes
-            for other in places.values()
-        )
-        if len(inside) > 1 or (is_proven and not inside):
-            found.append(f"its job: {told}")
-        if any(words != "QFI" or not start_s <= at_s <= end_s + 1 for at_s, words in inside):
-            found.append(f"its job's image or time: {told}")
-        event_s = promise.triggered_s
-        if promise.kind == "open" and (event_s is None or not event_s <= start_s <= event_s + WITHIN_S):
-            found.append(f"not in time after its event: {told}")
-        if promise.kind not in ("open", "deadline") and start_s != promise.start_s:
-            found.append(f"not when it was promised: {told}")
-        wanted = promise.nodes * promise.lasts_s * PER_NODE_S
-        if promise.kind not in ("open", "preemptible") and receipt["charged"] != wanted:
-            found.append(f"charged {receipt['charged']}, not {wanted}: {told}")
-    lines = json.loads(site.outrider("report", "--by", "account", "--json", user="root").stdout)["lines"]
-    sums = [sum(int(line[key]) for line in lines) for key in ("reservations", "charged")]
-    if sums != [len(story.promises), charged]:
-        found.append(f"the report has {sums}, receipts {[len(story.promises), charged]}")
-    return found + quota_faults(story, ends_s)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where and when a reservation was in the end."""
-
-    start_s: int
-    nodes: frozenset[str]
-
-
-def _place(site: Site, promise: Promise) -> Place:
-    view = shown(site, promise.name, user="root")["reservation"]
-    assert isinstance(view, Mapping)
-    return Place(int(view["start_s"]), frozenset(expand(str(view["nodes"]))))
-
-
-def quota_faults(story: Story, ends_s: Mapping[str, int]) -> list[str]:
-    """Times at which bob had more than he may."""
-    own = [each for each in story.promises if each.user == "bob"]
-    most = max(
-        (sum(other.asked_s <= each.asked_s < ends_s[other.name] for other in own) for each in own), default=0
-    )
-    return [f"bob had {most} reservations at once, {QUOTA} allowed"] if most > QUOTA else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import sys
 import pytest
 
 from tests.repository import ROOT
-from tests.scheduling import LONGEST_FIRST, SHARING, next_unit, ordered, unit_of, waits
+from tests.scheduling import FIRST_OF_ITS_SITE, LONGEST_FIRST, SHARING, next_unit, ordered, unit_of, waits
 
 
 def test_interrupts_are_not_ignored() -> None:
@@ -36,6 +37,14 @@ def test_interrupts_are_not_ignored_in_the_background_either() -> None:
 def test_what_is_begun_first_is_there(name: str) -> None:
     assert (ROOT / name).exists()
     assert unit_of(f"{name}::test_x") == name
+
+
+@pytest.mark.parametrize("name", FIRST_OF_ITS_SITE)
+def test_files_on_one_site_are_there_make_none_of_their_own_and_are_one_unit(name: str) -> None:
+    text = (ROOT / name).read_text()
+
+    assert unit_of(f"{name}::test_x") == FIRST_OF_ITS_SITE[name] in LONGEST_FIRST
+    assert not re.search(r"^(SETTINGS|NODES_OF_SITE|def site\b)|site_cluster", text, re.MULTILINE)
 
 
 def test_long_files_come_first_and_keep_the_order_of_their_tests(request: pytest.FixtureRequest) -> None:

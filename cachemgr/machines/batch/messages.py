@@ -24,10 +24,14 @@ class MachineRoom(ProtocolMessage):
 
 class ListedMachines(ProtocolMessage):
     """Of which jobs (`job-17`) there are machines here, and how far each is (`1000 2 worker1 10.211.0.2
-    runs`: whose it is, its number, its name, its address and a word; empty if nobody knows)."""
+    runs`: whose it is, its number, its name, its address and a word; empty if nobody knows). `used`: whose it
+    is and the microseconds of processors that it has had and waited for (`1000 52000000 310`), empty if it
+    does not run, read at `at_us` of a clock that goes on as long as the node does."""
 
     owners: tuple[str, ...]
     told: tuple[str, ...] = ()
+    used: tuple[str, ...] = ()
+    at_us: int = 0
 
 
 class Discarded(ProtocolMessage):

@@ -27,6 +27,8 @@ SAVED = "OUTRIDER_SAVED"
 """Of a job that was suspended, while it is."""
 MACHINE = "OUTRIDER_MACHINE_SAVED"
 """Of a job whose machine was told to save itself: where that is, and what is left of the job's time."""
+STOPPED = "OUTRIDER_STOPPED"
+"""Of a job that is to be requeued: which run of it was stopped, and when."""
 HELD = "OUTRIDER_HELD"
 """Of a job whose user's hold is the submit filter's: it can set no other kind."""
 OPTION = "OUTRIDER_OPTION"
@@ -40,6 +42,7 @@ CHECKPOINT = "outrider_machine"
 MEMORY = ("mem_free", "mf")
 _AMOUNT = re.compile(r"([0-9]{1,15})(?:\.0*)?([kKmMgG]?)")
 _UNITS = {"": 1, "k": 1000, "K": 1 << 10, "m": 10**6, "M": 1 << 20, "g": 10**9, "G": 1 << 30}
+_STOPPED = re.compile(r"([0-9]{1,12}):([0-9]{1,12})")
 _SAVED = re.compile(r"([A-Za-z0-9._-]{1,255}):([0-9]{1,12}):([0-9]{1,12}):([0-9]{1,12})")
 
 
@@ -84,6 +87,12 @@ def machine_bytes(detail: Detail) -> int:
         if found is not None:
             return int(found[1]) * _UNITS[found[2]]
     return 0
+
+
+def stopped_s(detail: Detail, start_s: int | None) -> int | None:
+    """When the run that began then was stopped; its user could have written that."""
+    found = _STOPPED.fullmatch(detail.context.get(STOPPED, ""))
+    return int(found[2]) if found is not None and int(found[1]) == start_s else None
 
 
 def saved_machine(detail: Detail) -> SavedMachine | None:

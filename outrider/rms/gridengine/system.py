@@ -26,7 +26,7 @@ from outrider.rms.gridengine.commands import GridEngineCommands
 from outrider.rms.gridengine.environments import Environments
 from outrider.rms.gridengine.hearing import Hearing
 from outrider.rms.gridengine.parsing import Advance
-from outrider.rms.gridengine.reserving import binding, booking
+from outrider.rms.gridengine.reserving import binding, booking, stopping
 from outrider.rms.gridengine.reserving.guards import Guards
 from outrider.rms.gridengine.settings import GridEngineSettings
 from outrider.rms.gridengine.snapshot import Snapshot, of_one_job, reserved_anew, take
@@ -35,7 +35,7 @@ from outrider.rms.saved import saved_again
 
 EXECD_PORT = 6445
 """Where execds listen unless SGE_EXECD_PORT or the service sge_execd says otherwise."""
-ON_NODES = (JobState.STARTING, JobState.RUNNING)
+ON_NODES = stopping.ON_NODES
 AGAIN_S, PATIENCE_S = 20, 120
 """A job that was told to save its machine is told again after so long, as long as it runs; and no more."""
 MOST_ASKED = 1000
@@ -75,6 +75,7 @@ class GridEngine:
     def look(self) -> Sight:
         snapshot = self._snapshot()
         self._guards(snapshot).mend(snapshot)
+        stopping.let_go_on(self._commands, snapshot)
         seen = snapshot.sight
         if not self._shown:
             return seen
@@ -293,10 +294,10 @@ class GridEngine:
                 raise Refused(
                     f"job {job} is an array's, or was submitted without -r y: it cannot be requeued"
                 )
-        # Held first, lest it start again before it is known where it may.
+            detail = snapshot.details[_number(job)]
+            stopping.requeue(self._commands, found, detail, reason, self._clock.now_s())
+            return
         self._alter(found, "-h", "s", "-ac", f"{context.NOTE}={context.shown(reason)}")
-        if found.state in ON_NODES:
-            self._commands.ask("qmod", "-rj", job)
 
     def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
         """By the checkpoint environment that the submit filter has given it, whose command waits until the

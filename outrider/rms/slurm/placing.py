@@ -10,6 +10,7 @@ from outrider.core.model import Resources
 from outrider.metadata.errors import TextError
 from outrider.metadata.notation.hostlists import expand, fold
 from outrider.rms.base import Refused
+from outrider.rms.slurm.fields import value_in
 from outrider.rms.slurm.jobs import SlurmJob
 from outrider.rms.slurm.nodes import SlurmNode
 from outrider.rms.slurm.records import NodeWish
@@ -88,6 +89,18 @@ class Places:
             # Its machines are there and nowhere else.
             fitting = list(job.record.saved.nodes)
         return () if len(fitting) == len(self._nodes) else tuple(sorted(fitting))
+
+
+def sharing_in(data: bytes) -> tuple[tuple[str, int], ...]:
+    """Partitions, as `scontrol -o show partition` prints them, in which all jobs share processors, and how
+    many may have the same one. With `YES` those share that have asked for it, which is not shown."""
+    found = []
+    for line in data.decode("utf-8", "replace").splitlines():
+        name, share = value_in(line, "PartitionName"), value_in(line, "OverSubscribe") or ""
+        count = share.removeprefix("FORCE:")
+        if name and share.startswith("FORCE:") and count.isdecimal() and len(count) < 6 and int(count) > 1:
+            found.append((name, int(count)))
+    return tuple(sorted(found))
 
 
 def led(job: SlurmJob, nodes: tuple[str, ...], all_nodes: Iterable[str]) -> NodeWish:

@@ -11,9 +11,11 @@ from outrider.rms.slurm.booking import Booking
 from outrider.rms.slurm.commands import SlurmCommands, json_option, version_in
 from outrider.rms.slurm.jobs import SlurmJob, in_holders
 from outrider.rms.slurm.nodes import SlurmNode
-from outrider.rms.slurm.placing import Places, unknown
+from outrider.rms.slurm.placing import Places, sharing_in, unknown
 from outrider.rms.slurm.reading import JobReader, NodeReader
 
+SHARING_S = 600
+"""So long it is believed in which partitions jobs share processors."""
 JobsReader = Callable[[int], tuple[tuple[SlurmJob, ...], tuple[str, ...]]]
 """Reads the jobs that have not ended, given the time, and what was odd."""
 
@@ -53,6 +55,8 @@ class SlurmSnapshot:
         """As they were told at the last look."""
         self._reported: frozenset[str] = frozenset()
         self._json = ""
+        self._sharing: tuple[tuple[str, int], ...] = ()
+        self._sharing_s: int | None = None
         self._read_jobs = read_jobs or self._ask_for_jobs
 
     def look(self) -> Sight:
@@ -81,7 +85,17 @@ class SlurmSnapshot:
             jobs=tuple(told for _, told in shown),
             reservations=reservations,
             queues=self.places.partitions,
+            sharing=self._shared(at_s),
         )
+
+    def _shared(self, now_s: int) -> tuple[tuple[str, int], ...]:
+        """That is changed by hand, and rarely."""
+        if self._sharing_s is None or not 0 <= now_s - self._sharing_s < SHARING_S:
+            self._sharing = sharing_in(
+                self._commands.ask("scontrol", "--oneliner", "--all", "show", "partition")
+            )
+            self._sharing_s = now_s
+        return self._sharing
 
     def job(self, key: str) -> SlurmJob:
         """The job as it was last seen; one that is new is looked for."""

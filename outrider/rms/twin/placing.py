@@ -26,6 +26,8 @@ class NodesAtInstant:
         self._rules = rules
         self._reservations = reservations
         self._free = {node.name: dict(node.capacity.amounts) for node in nodes if node.state is NodeState.UP}
+        for free in self._free.values():
+            free["cpus"] = free.get("cpus", 0) * rules.jobs_on_a_processor
         self._reserved: dict[str, list[RmsReservation]] = {}
         self._inside: dict[tuple[str, str], dict[str, int]] = {}
         """By reservation and node, what its own jobs have there."""

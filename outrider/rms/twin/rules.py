@@ -42,6 +42,8 @@ class TwinRules:
     """A job's machine can be told to be saved, if it runs in one."""
     moves_machines: bool = False
     """A saved machine can be brought to another node: its job starts where it is."""
+    jobs_on_a_processor: int = 1
+    """So many jobs may have the same one."""
     release_ends_all_holds: bool = False
     """Our release ends a user's or administrator's hold, too."""
 

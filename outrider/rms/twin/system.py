@@ -92,6 +92,7 @@ class Twin:
                 ),
                 reservations=tuple(world.all_reservations()),
                 queues=(MAIN_QUEUE,),
+                sharing=((MAIN_QUEUE, shared),) if (shared := world.rules.jobs_on_a_processor) > 1 else (),
             )
 
     def shares(self) -> dict[str, int]:

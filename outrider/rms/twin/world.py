@@ -222,6 +222,8 @@ class TwinCluster:
             to = JobState.HELD
         if to in (JobState.PENDING, JobState.HELD):
             job.eligible_s = self.now_s + self.rules.requeue_delay_s
+            # Both Slurm and Grid Engine forget since when it has been there.
+            job.submitted_s = self.now_s
         self._move(job, to, leaving.why)
         if to is JobState.SUSPENDED and job.wants_to_go_on:
             self.go_on(job)

@@ -27,6 +27,20 @@ class SwitchStep:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SwitchUse:
+    """What a job's machine has of processors, in hundredths: what it has asked for, what it used until so
+    long ago, and what it counts as. `words`: why it counts as what it has asked for, if it does."""
+
+    job: str
+    node: str
+    asked: int
+    used: int | None
+    age_s: int | None
+    counted: int
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SwitchView:
     """A switch that is planned, runs, or was the last one. Costs are MiB of memory that are moved."""
 
@@ -48,3 +62,7 @@ class SwitchView:
     """Whether the service begins switches by itself."""
     actions_left: int
     """Of those that it may begin by itself within an hour."""
+    is_by_use: bool = False
+    """Of a plan: whether machines count as what they use of processors."""
+    uses: tuple[SwitchUse, ...] = ()
+    """Then: of those that run."""

@@ -189,5 +189,5 @@ def make_components(
         site_views=SiteViews(site, node_orders),
         image_views=ImageViews(site, node_orders, jobs),
         rooms=PoolRooms(site, node_orders, troubles, log),
-        switches=SiteSwitches(site, jobs, log),
+        switches=SiteSwitches(site, node_orders, jobs, log),
     )

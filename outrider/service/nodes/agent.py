@@ -45,13 +45,13 @@ from cachemgr.protocol import (
     UnpinRequest,
 )
 from outrider.service.images import Catalogue
+from outrider.service.nodes.listed_machines import MOST_JOBS, instances_of, owners_of, times_of
 from outrider.service.nodes.report import Lists, report_of
 from outrider.service.ports import (
     COPYING,
     Copy,
     Fetch,
     HeldBytes,
-    MachineInstance,
     Move,
     NodeReport,
     NodeRoom,
@@ -76,7 +76,6 @@ TELL_S = 60.0
 """How long everything together may take."""
 MOST_SOURCES = 64
 MOST_ORDERS = 1_000
-MOST_JOBS = 2_000
 MOST_READ = 2_000
 MOST_SHARES = 50
 """So many of a node's users' shares are told on, the largest ones."""
@@ -145,8 +144,9 @@ def tell_daemon(
         if call.wants_images
         else {},
         jobs=_jobs(asking) if call.wants_images else (),
-        machines=() if kept is None else _owners_of_machines(kept),
-        instances=None if kept is None else _instances(kept),
+        machines=() if kept is None else owners_of(kept),
+        instances=None if kept is None else instances_of(kept),
+        times=None if kept is None else times_of(kept),
         shares=_shares(asking) if call.wants_images else None,
     )
     return report_of(call.node, lists, results, clock.now_s())
@@ -206,30 +206,6 @@ def _machines(asking: _Asking) -> ListedMachines | None:
         return asking.order("kept-machines", NoFields(), ListedMachines)
     except CacheError:
         return None
-
-
-def _owners_of_machines(kept: ListedMachines) -> tuple[str, ...]:
-    return tuple(owner for owner in kept.owners if owner.startswith(JOB_OWNER))[:MOST_JOBS]
-
-
-def _instances(kept: ListedMachines) -> tuple[MachineInstance, ...]:
-    """How far machines are that say so."""
-    found = []
-    for owner, told in list(zip(kept.owners, kept.told, strict=False))[:MOST_JOBS]:
-        words = told.split(" ")
-        if len(words) == 5 and words[0].isdecimal() and words[1].isdecimal():
-            uid, number, name, address, state = words
-            found.append(
-                MachineInstance(
-                    owner=owner,
-                    uid=int(uid),
-                    number=int(number),
-                    name=name,
-                    address=address.strip("-"),
-                    state=state,
-                )
-            )
-    return tuple(found)
 
 
 def _shares(asking: _Asking) -> tuple[Share, ...] | None:

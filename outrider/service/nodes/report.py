@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from cachemgr.base.shares import Share
 from cachemgr.protocol import ListedImage, ListedImages, PoolStats, TransferEntry
-from outrider.service.ports import Arriving, MachineInstance, NodeImage, NodeReport, NodeRoom, OrderResult
+from outrider.service.ports import (
+    Arriving,
+    MachineInstance,
+    MachineTime,
+    NodeImage,
+    NodeReport,
+    NodeRoom,
+    OrderResult,
+)
 
 DIGEST_LETTERS = 64
 IDLE = "no transfer is under way: what has arrived is kept"
@@ -30,6 +38,7 @@ class Lists:
     """Jobs that have instances, as far as that was asked."""
     machines: tuple[str, ...] = ()
     instances: tuple[MachineInstance, ...] | None = None
+    times: tuple[MachineTime, ...] | None = None
     shares: tuple[Share, ...] | None = None
     """Who takes what, as far as that was asked and the daemon can say."""
 
@@ -48,6 +57,7 @@ def report_of(node: str, lists: Lists, results: tuple[OrderResult, ...], at_s: i
         jobs=lists.jobs,
         machines=lists.machines if lists.is_complete else (),
         instances=lists.instances,
+        times=lists.times,
         room=lists.room,
         shares=lists.shares,
     )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
+import runpy
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from unittest.mock import patch
 
 import pytest
 
@@ -30,6 +34,26 @@ def quick(name: str, *options: str, python: tuple[str, ...] = (sys.executable,))
         timeout=LONGEST_S,
     )
     return done.returncode, done.stdout
+
+
+def said_here(name: str, *options: str) -> tuple[int, str]:
+    """The same of what is over at once, in this process: to import it takes longer than what it does."""
+    words, said = ALL[name].command(list(options))[1:], io.StringIO()
+    argv = words[1:] if words[0] == "-m" else words
+    with (
+        redirect_stdout(said),
+        redirect_stderr(said),
+        patch.object(sys, "argv", argv),
+        patch.object(sys, "path", list(sys.path)),
+    ):
+        try:
+            if words[0] == "-m":
+                runpy.run_module(words[1], run_name="__main__")
+            else:
+                runpy.run_path(words[0], run_name="__main__")
+        except SystemExit as ended:
+            return (ended.code if isinstance(ended.code, int) else bool(ended.code)), said.getvalue()
+    return 0, said.getvalue()
 
 
 def measured(name: str, *options: str) -> str:

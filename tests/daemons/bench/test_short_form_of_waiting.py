@@ -9,7 +9,7 @@ from tests.daemons.bench.forms import measured
 
 @pytest.mark.long
 def test_few_jobs_wait_live_and_in_the_simulator() -> None:
-    said = measured("slurm_waiting")
+    said = measured("waiting")
 
     assert "jobs 6, reservations 1;" in said
     assert said.splitlines()[-1].startswith("medians")

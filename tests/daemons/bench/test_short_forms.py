@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from bench.frame import NOT_MEASURED
 from bench.run import BENCHMARKS
-from tests.daemons.bench.forms import ALL, measured, quick
+from tests.daemons.bench.forms import ALL, LONGEST_S, measured, quick, said_here
 from tests.repository import ROOT
 
 # Imported by others, or run by them.
@@ -81,9 +82,25 @@ def test_short_form_runs_to_its_end_for_a_plain_user(name: str, plain_python: tu
     assert any(character.isdigit() for character in said)
 
 
+@pytest.fixture(scope="module")
+def told_to_plain_users(plain_python: tuple[str, ...]) -> dict[str, tuple[int, str]]:
+    """What they say that need root, one after the other in one process."""
+    program = (
+        "import json, sys; from tests.daemons.bench.forms import said_here; "
+        "print(json.dumps({name: said_here(name, '--quick') for name in sys.argv[1:]}))"
+    )
+    argv = [*plain_python, "-c", program, *NEED_ROOT]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST_S)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, tuple[int, str]] = json.loads(done.stdout)
+    return told
+
+
 @pytest.mark.parametrize("name", NEED_ROOT)
-def test_plain_user_is_told_what_a_benchmark_needs(name: str, plain_python: tuple[str, ...]) -> None:
-    code, said = quick(name, python=plain_python)
+def test_plain_user_is_told_what_a_benchmark_needs(
+    name: str, told_to_plain_users: dict[str, tuple[int, str]]
+) -> None:
+    code, said = told_to_plain_users[name]
 
     assert code == NOT_MEASURED, said
     assert said.startswith("nothing was measured: ")
@@ -92,7 +109,7 @@ def test_plain_user_is_told_what_a_benchmark_needs(name: str, plain_python: tupl
 
 @pytest.mark.parametrize("name", sorted(ALL))
 def test_help_names_the_short_form(name: str) -> None:
-    code, said = quick(name, "--help")
+    code, said = said_here(name, "--help")
 
     assert code == 0
     assert "--quick" in said

@@ -39,8 +39,8 @@ deployment: {{nodes: 2, duration: 10m, start: now+10minutes}}
 class ConvertingProgram(Program):
     """outriderd that converts, which is killed and begun again."""
 
-    def __init__(self, folder: Path, registry: Registry) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, registry: Registry, *, is_forked: bool = True) -> None:
+        super().__init__(folder, is_forked=is_forked)
         text = self.file.read_text().replace("version: 1\n", "")
         more = f"registries: {{plain_http: '{registry.address}'}}\nconversions: {{user: nobody}}\n"
         self.file = written(folder / "o.yaml", f"version: 1\n{more}{text}")

@@ -89,7 +89,8 @@ def _site(tmp_path: Path, patched: pytest.MonkeyPatch) -> Iterator[tuple[ClosedS
     section["http"] = {"tls": {"certificate": str(certificate), "key": str(key)}}
     patched.setenv("SSL_CERT_FILE", str(certificate))
     with running(data, section) as registry:
-        made = ClosedSite(folder, registry)
+        # By variables of its own.
+        made = ClosedSite(folder, registry, is_forked=False)
         text = made.file.read_text()
         made.file.write_text(text.replace(f"plain_http: '{registry.address}'", f"login_key: {folder}/key"))
         made.start()

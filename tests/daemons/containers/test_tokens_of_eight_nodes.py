@@ -42,7 +42,7 @@ class TokenSite(ConvertingProgram):
     """Eight nodes of the embedded batch system, whose registry and its tokens are real."""
 
     def __init__(self, folder: Path, registry: Registry, tokens: TokenServer, port: int) -> None:
-        super().__init__(folder, registry)
+        super().__init__(folder, registry, is_forked=False)
         self.registry, self.tokens = registry, tokens
         text = self.file.read_text().replace("n[1-2]", f"n[1-{NODES}]")
         text = text.replace(f"'{registry.address}'", f"'{registry.address} 127.0.0.1:{port}'")

@@ -46,11 +46,14 @@ class Origin:
     sent: list[Sent] = field(default_factory=list)
     images: dict[str, bytes] = field(default_factory=dict)
     solo: set[str] = field(default_factory=set)
+    held_at: int | None = None
+    """No first answer goes on beyond that many bytes before `let_go`: whoever is to be killed is not done."""
 
     def __post_init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._port = int(self._listener.getsockname()[1])
         self._is_closing = threading.Event()
+        self._let_go = threading.Event()
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
@@ -69,8 +72,12 @@ class Origin:
         path.write_bytes(data)
         return self._source(f"file://{path}", data)
 
+    def let_go(self) -> None:
+        self._let_go.set()
+
     def close(self) -> None:
         self._is_closing.set()
+        self._let_go.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(60)
@@ -127,6 +134,8 @@ class Origin:
             while at < len(data) and not self._is_closing.is_set():
                 due_s = began_s + (at - first) / self.rate_bytes_per_s
                 CLOCK.sleep(max(0.0, due_s - CLOCK.monotonic_s()))
+                if self.held_at is not None and first == 0 and at >= self.held_at:
+                    self._let_go.wait()
                 at += sock.send(data[at : at + BLOCK])
         finally:
             self.sent.append(Sent(path=path, first=first, count=at - first))

@@ -34,6 +34,7 @@ LATE = (
 def serve(log: str, *options: str) -> int:
     """In the forked process, from here on a service of its own."""
     os.setsid()
+    os.chdir(os.path.dirname(log))
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):
         os.dup2(nothing, number)

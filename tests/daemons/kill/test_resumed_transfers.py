@@ -60,6 +60,7 @@ def test_killing_costs_a_transfer_only_what_was_not_noted(
 ) -> None:
     with origin(folder / "images", rate_bytes_per_s=RATE) as place:
         source = place.served("big", SIZE)
+        place.held_at = SIZE * 3 // 4
         victim = make()
         victim.init()
         victim.start()
@@ -67,6 +68,7 @@ def test_killing_costs_a_transfer_only_what_was_not_noted(
         name = reserve(victim, source)
         victim.eventually("half of it", lambda: SIZE > arrived_bytes(victim, name) > SIZE // 2)
         kill(victim)
+        place.let_go()
         victim.eventually("all of it", lambda: arrived_bytes(victim, name) == SIZE)
         assert victim.stop() == 0
     answers = [each for each in place.sent if each.count]

@@ -18,6 +18,7 @@ import pytest
 
 from outrider.service.daemon.errors import MEANINGS
 from outrider.service.daemon.main import main
+from tests.daemons.forked import ForkedService
 from tests.repository import ROOT
 from tests.unit.service.daemon.conftest import UnixConnection
 from tests.unit.service.daemon.fakes import PATIENCE_S, eventually, written
@@ -32,10 +33,11 @@ deployment: {{nodes: 2, duration: 10m, start: now+5minutes}}
 
 
 class Program:
-    """outriderd as a process, restarted at will."""
+    """outriderd as a process, restarted at will; forked, if what it does is tried and not how it starts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_forked: bool = True) -> None:
         self.folder = folder
+        self._is_forked = is_forked
         self.socket = folder / "o.sock"
         self.log = folder / "log"
         self.file = written(
@@ -45,16 +47,20 @@ class Program:
             "timings: {look: 1s, sight: 20s}\n"
             "backend: {kind: embedded, nodes: 'n[1-2]', cpus: 1, memory: 1GiB, pool: 10MB}\n",
         )
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedService | None = None
 
     def start(self) -> None:
-        with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "outrider.service", "--config", str(self.file), "--init-if-empty"],
-                stderr=log,
-                cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-            )
+        options = ("--config", str(self.file), "--init-if-empty")
+        if self._is_forked:
+            self.process = ForkedService(self.log, *options)
+        else:
+            with open(self.log, "ab") as log:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", "outrider.service", *options],
+                    stderr=log,
+                    cwd=self.folder,
+                    env={**os.environ, "PYTHONPATH": str(ROOT)},
+                )
         self.await_ready()
 
     def await_ready(self) -> None:
@@ -88,7 +94,7 @@ class Program:
 def program() -> Iterator[Program]:
     folder = Path(tempfile.mkdtemp(prefix="ops-", dir="/tmp"))
     folder.chmod(0o755)
-    made = Program(folder)
+    made = Program(folder, is_forked=False)
     yield made
     if made.process is not None and made.process.poll() is None:
         made.process.kill()

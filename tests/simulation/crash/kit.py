@@ -7,11 +7,13 @@ recovery itself is interrupted at each of its steps, too.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from cachemgr.base.errors import CacheError
+from tests.amount import LONG
 from tests.simulation.crash.memorynodes import STRIKES, Crash, Fault
 from tests.simulation.crash.scenarios import Scenario
 from tests.simulation.crash.world import World
@@ -31,6 +33,8 @@ RECOVERED, ACTED = "after the recovery", "after acting again"
 POWER_CUT, CHECKED = "after acting again and a power cut", "after a check that mends"
 STAGES = (RECOVERED, ACTED, POWER_CUT, CHECKED)
 REFUSALS = ("ENOSPC", "EIO", "EROFS")
+THOROUGHNESS = int(os.environ.get("OUTRIDER_CRASH_THOROUGHNESS", bool(os.environ.get(LONG))))
+"""0: a third of what 1 tries: each step's end and loss of power, and some refusals. More: all there is."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Violation:
 class Kit:
     """Runs cases and counts them."""
 
-    def __init__(self, *, thoroughness: int = 1) -> None:
+    def __init__(self, *, thoroughness: int = THOROUGHNESS) -> None:
         self.thoroughness = thoroughness
         self.cases = 0
         self.violations: list[Violation] = []
@@ -87,7 +91,7 @@ class Kit:
         first = [*self._cases("crash", trace), *self._cases("power", trace)]
         first = [case for case in first if case.aftermath in (("kept",), POWER_CUTS[0], POWER_CUTS[4])]
         for number, case in enumerate(first):
-            if self.thoroughness > 1 or number % 3 == 0:
+            if self.thoroughness > 1 or number % (3 if self.thoroughness else 6) == 0:
                 left = self._interrupted(scenario, start, case)
                 self._interrupt_recovery(scenario, left, case, number)
 
@@ -145,7 +149,7 @@ class Kit:
 
     def _interrupt_recovery(self, scenario: Scenario, left: World, case: Case, number: int) -> None:
         steps = self._steps_of_recovery(left)
-        stride = max(1, 8 // self.thoroughness)
+        stride = max(1, 8 // max(1, self.thoroughness))
         for at in range(number % stride, steps + 1, stride):
             world = left.copy()
             world.disk.arm(Fault("crash", at))
@@ -163,30 +167,34 @@ class Kit:
     def _cases(self, kind: str, trace: Trace) -> Iterator[Case]:
         strikes = STRIKES["crash" if kind == "power" else kind]
         steps = sum(effect in strikes for _, _, effect in trace)
-        # Each step dies and loses its power; every second or third one is refused.
-        stride = {"ENOSPC": 2, "EIO": 3, "EROFS": 2}.get(kind, 1) if self.thoroughness == 1 else 1
+        # Every second or third step is refused, of those that die and lose their power.
+        stride = {"ENOSPC": 2, "EIO": 3, "EROFS": 2}.get(kind, 1) if self.thoroughness < 2 else 1
+        stride *= 1 if self.thoroughness or kind == "power" else 2
         for at in range(len(trace) % stride, steps, stride):
+            turn = at // stride
             if kind == "power":
                 yield from (Case(kind, at, cut) for cut in self._power_cuts(at))
             elif kind == "crash":
-                yield Case(kind, at, (PROCESS_CRASHES[at % 4],))
-                if at % 4 or self.thoroughness > 1:
+                yield Case(kind, at, (PROCESS_CRASHES[turn % 4],))
+                if turn % 4 or self.thoroughness > 1:
                     yield Case(kind, at)
             elif kind == "EIO":
                 yield Case(kind, at)
             else:
-                yield Case(kind, at, is_lasting=kind == "EROFS" or at % 4 < 2)
+                yield Case(kind, at, is_lasting=kind == "EROFS" or turn % 2 == 0)
                 if self.thoroughness > 1:
-                    yield Case(kind, at, is_lasting=kind != "EROFS" and at % 4 > 1)
+                    yield Case(kind, at, is_lasting=kind != "EROFS" and turn % 2 == 1)
 
     def _power_cuts(self, at: int) -> Iterator[tuple[str, str, int, str]]:
-        """The two extremes always; the others in turn, or all of them with other seeds."""
-        yield POWER_CUTS[0]
-        if self.thoroughness > 1 or at % 2:
+        """The two extremes always; the others in turn, or all of them with other seeds. Or one alone."""
+        if self.thoroughness or at % 3 == 0:
+            yield POWER_CUTS[at % 2 if not self.thoroughness else 0]
+        if self.thoroughness > 1 or (self.thoroughness and at % 2):
             yield POWER_CUTS[1]
-        if self.thoroughness == 1:
+        if self.thoroughness == 1 or (not self.thoroughness and at % 3):
             names, contents, seed, index = POWER_CUTS[2 + at % 4]
             yield names, contents, seed + at, index
+        if self.thoroughness < 2:
             return
         for names, contents, seed, index in POWER_CUTS[2:]:
             for more in range(self.thoroughness):

@@ -14,14 +14,14 @@ import pytest
 from outrider.core.model import Workspace
 from outrider.service.desk.state.documents import read_document, write_document
 from outrider.store.records import ReservationRecord
-from tests.amount import few
+from tests.amount import examples, few
 from tests.repository import ROOT
 from tests.simulation.dst.invariants import safety
 from tests.simulation.dst.simulation import Run, simulate
 
 SEEDS = int(os.environ.get("OUTRIDER_DST_SEEDS", few(160)))
 A_PART = 20
-FIRST_AND_LAST = 12
+FIRST_AND_LAST = examples(18)
 SOMEBODY_MOVES = 39
 """A world in which a lease with a deadline makes way for others."""
 OTHER_HASH_SEED = "1" if os.environ.get("PYTHONHASHSEED") == "0" else "0"

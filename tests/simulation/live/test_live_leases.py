@@ -8,7 +8,9 @@ starts within its time of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from random import Random
@@ -217,17 +219,20 @@ def play(folder: Path, seed: int) -> Model:
     return model
 
 
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Model]:
+    """Each history is played once, for all who look at it."""
+    return cache(lambda seed: play(tmp_path_factory.mktemp("history"), seed))
+
+
 @pytest.mark.parametrize("seed", range(examples(30)))
-def test_promises_of_all_kinds_are_kept(tmp_path: Path, seed: int) -> None:
-    assert play(tmp_path, seed).promises
+def test_promises_of_all_kinds_are_kept(played: Callable[[int], Model], seed: int) -> None:
+    assert played(seed).promises
 
 
-def test_histories_have_everything_in_them(tmp_path: Path) -> None:
+def test_histories_have_everything_in_them(played: Callable[[int], Model]) -> None:
     """Without moves, yields and events the histories would say nothing."""
-    found = []
-    for seed in range(10):
-        (tmp_path / str(seed)).mkdir()
-        found.append(play(tmp_path / str(seed), seed))
+    found = [played(seed) for seed in range(10)]
 
     assert sum(each.moved for each in found) > 0
     assert sum(each.yielded for each in found) > 0

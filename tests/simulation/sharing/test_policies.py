@@ -12,6 +12,7 @@ import pytest
 
 from cachemgr.pool import policies
 from cachemgr.pool.policies import HALF_LIFE_S, MAX_VICTIMS, POLICIES, PolicyEntry, expired, victims
+from tests.amount import examples
 
 SOURCE = Path(policies.__file__)
 NOW_S = 1_000_000
@@ -91,7 +92,7 @@ def test_equals_leave_in_the_order_of_their_keys(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_pinned_images_stay_and_the_rest_is_just_enough(policy: str) -> None:
-    for seed in range(200):
+    for seed in range(examples(200)):
         random = Random(seed)
         entries = [
             entry(

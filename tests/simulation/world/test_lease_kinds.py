@@ -16,6 +16,7 @@ from outrider.sim.setup import Setup
 from outrider.sim.workload.formats.native import read_native, write_native
 from outrider.sim.workload.trace import Trace, TraceSubmission
 from outrider.sim.world import Simulation, SimulationResult
+from tests.amount import examples
 
 MIB = 1 << 20
 IMAGE = Image(uri="i", size_bytes=100)
@@ -221,7 +222,7 @@ def random_submission(chance: Random, number: int, at_s: int) -> TraceSubmission
 
 def test_every_kind_keeps_its_promise_and_nobody_is_lost() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(300):
+    for seed in range(examples(300)):
         chance = Random(seed)
         at_s, jobs = 0, []
         for number in range(chance.randint(3, 14)):
@@ -234,7 +235,7 @@ def test_every_kind_keeps_its_promise_and_nobody_is_lost() -> None:
         )
         check(outcome, jobs, seed, seen)
         check_units(outcome, count * cpus, seed)
-    assert min(seen[key] for key in ("event", "lent", "series", "roles", "refused")) > 10, seen
+    assert min(seen[key] for key in ("event", "lent", "series", "roles", "refused")) > examples(10), seen
 
 
 def check(outcome: SimulationResult, jobs: list[TraceSubmission], seed: int, seen: Counter[str]) -> None:

@@ -16,6 +16,7 @@ from outrider.metadata.policies import parse_policies
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission
 from outrider.sim.world import Simulation, SimulationResult
+from tests.amount import examples
 
 HEAD = "version: 1\nrules:\n- {name: all}\n"
 HOUR_S = 3600
@@ -307,7 +308,7 @@ POLICIES = (
 
 def test_under_all_policies_promises_are_kept_nothing_is_lost_and_sums_add_up() -> None:
     yielded = moved = too_dear = 0
-    for seed in range(250):
+    for seed in range(examples(250)):
         chance = Random(seed)
         jobs = random_submissions(chance)
         count = chance.randint(2, 3)
@@ -317,9 +318,7 @@ def test_under_all_policies_promises_are_kept_nothing_is_lost_and_sums_add_up() 
         too_dear += sum(offer.is_too_dear for offer in outcome.offers)
         check_promises(outcome, jobs, seed)
         check_slots(outcome, count, seed)
-    assert yielded > 15
-    assert moved > 15
-    assert too_dear > 15
+    assert min(yielded, moved, too_dear) > examples(15)
 
 
 def check_promises(outcome: SimulationResult, jobs: list[TraceSubmission], seed: int) -> None:

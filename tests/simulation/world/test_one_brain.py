@@ -86,9 +86,17 @@ class Recorded(Sandbox):
         return found
 
 
-@pytest.mark.parametrize("order", [Order.FCFS, Order.AGE, Order.SIZE])
+# Each rule with each order; in the short form each of these pairs once.
+ORDERS = (Order.FCFS, Order.AGE, Order.SIZE)
+SEEDS_AND_ORDERS = [
+    pytest.param(seed, order, marks=[pytest.mark.long] if seed != number else [])
+    for seed in range(9)
+    for number, order in enumerate(ORDERS)
+]
+
+
+@pytest.mark.parametrize(("seed", "order"), SEEDS_AND_ORDERS)
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("seed", range(examples(9)))
 def test_service_and_simulator_decide_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, rule: str, order: Order
 ) -> None:

@@ -31,10 +31,11 @@ from outrider.core.restart.snapshot import (
 )
 from outrider.store import forms
 from outrider.store.errors import Damaged, TooNew
+from tests.amount import examples
 from tests.unit.store.samples import reservation, transfer
 
 T = TypeVar("T")
-SETTINGS = settings(max_examples=150, deadline=None, derandomize=True)
+SETTINGS = settings(max_examples=examples(150), deadline=None, derandomize=True)
 
 instants = st.integers(0, 1 << 40)
 sizes = st.integers(1, 1 << 60)

@@ -42,7 +42,7 @@ RENEW_S = 600
 CLAIM_S = 15
 """So long after a job has been seen to run its nodes keep what its prologs may still ask for."""
 BETTER_S = 60
-"""Other nodes are worth a transfer if a job starts there earlier by more than this."""
+"""Other nodes are worth any transfer if a job starts there earlier by more than this."""
 
 
 class JobPlacer:
@@ -177,13 +177,14 @@ class JobPlacer:
 
     def in_turn(self, entry: JobEntry) -> tuple[JobPlace, JobPlacement | None] | None:
         """The earliest place of a job where Outrider decides when it starts: on nodes to which its image was
-        brought for it, or with further ones if that is much earlier; how it comes to those."""
+        brought for it, or on others if it starts there earlier by more than its image takes to get there; how
+        it comes to those. What comes later and has no nodes yet would otherwise go first, on these."""
         wish, now_s = self._wish(entry), self._site.now_s
         if isinstance(wish, str):
             entry.words = wish
             return None
         here = self._together(entry, wish) if entry.copies else None
-        if here is not None and here.start_s <= max(now_s, here.ready_s) + BETTER_S:
+        if here is not None and here.start_s <= max(now_s, here.ready_s):
             return here, None
         way = self._way(wish)
         if isinstance(way, NoPlacement):
@@ -199,7 +200,8 @@ class JobPlacer:
             now_s=now_s,
             from_s=way.start_s,
         )
-        if found is None or (here is not None and here.start_s <= found[0] + BETTER_S):
+        better_s = min(BETTER_S, max(0, way.ready_s - now_s))
+        if found is None or (here is not None and here.start_s <= found[0] + better_s):
             return None if here is None else (here, None)
         place = JobPlace(start_s=found[0], ready_s=max(now_s, way.ready_s), nodes=found[1])
         return place, replace(way, start_s=found[0], until_s=max(way.until_s, wish.until_s(found[0])))

@@ -267,7 +267,7 @@ class NodeOrders:
         self.silent.pop(status.name, None)
         status.limit_bytes, status.used_bytes = report.limit_bytes, report.used_bytes
         status.is_missed, status.arriving = False, report.arriving
-        status.hear_machines(report.instances, now_s)
+        status.hear_machines(report, now_s, self._settings.consolidate_every_s)
         self._promised(status, call, now_s)
         self.copiers.heard(status, report.room)
         status.room = report.room or status.room

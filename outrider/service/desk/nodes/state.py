@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from outrider.service.ports import Arriving, MachineInstance, NodeImage, NodeRoom, Readers, TellNode
+from outrider.core.switch.use import ProcessorCounter, UseMeter
+from outrider.service.ports import (
+    Arriving,
+    MachineInstance,
+    NodeImage,
+    NodeReport,
+    NodeRoom,
+    Readers,
+    TellNode,
+)
 
 MOST_FAILURES = 3
 """After so many failures in a row an image is not expected on a node any more."""
@@ -86,6 +95,8 @@ class NodeStatus:
     """Owners of which it has machines, as far as the service has machines for jobs."""
     instances: tuple[MachineInstance, ...] = ()
     """How far these are, as far as they say."""
+    use: UseMeter = field(default_factory=UseMeter)
+    """What they use of processors."""
     due_s: int | None = None
     compare_s: int = 0
     """When all its images are asked for next."""
@@ -121,12 +132,23 @@ class NodeStatus:
     full_until_s: int = 0
     """Until when it is not believed that its disk takes more than it has: it refused an image lately."""
 
-    def hear_machines(self, instances: tuple[MachineInstance, ...] | None, now_s: int) -> None:
-        """How far machines are, if the node was asked and could say."""
-        if instances is not None:
-            self.instances = instances
-            if any(each.state in BEGINNING for each in instances):
+    def hear_machines(self, report: NodeReport, now_s: int, every_s: int) -> None:
+        """How far machines are and what they have had of processors, if the node was asked and could say. As
+        long as any run, it is asked again."""
+        if report.instances is not None:
+            self.instances = report.instances
+            if any(each.state in BEGINNING for each in report.instances):
                 self.watch_s = now_s + BEGINNING_S
+        if report.times is not None:
+            counters = {
+                (each.owner, each.uid): ProcessorCounter(
+                    used_us=each.used_us, waited_us=each.waited_us, at_us=each.at_us
+                )
+                for each in report.times
+            }
+            self.use.read(counters, now_s)
+            if counters and self.watch_s is None:
+                self.watch_s = now_s + every_s
 
     @property
     def to_keep_bytes(self) -> int:

@@ -111,6 +111,7 @@ class ReservationAdmission:
         section = None if leases is None else leases.preemption
         self._preemptible.order = None if section is None else preemption_order(section)
         self._site.holder_account = policies.holder_account or ""
+        self._site.overbooking = None if policies.overbook is None else policies.overbook.packing
 
     def plan(self, wish: Wish, program: PolicyRefusal | None) -> Judged:
         """The answer that `reserve` would give now."""

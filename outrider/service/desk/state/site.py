@@ -19,6 +19,7 @@ from outrider.core.model import NOBODY, Image, LeaseOwner, Node, Reservation, Tr
 from outrider.core.reservations.book import Book, Shipping, Terms
 from outrider.core.restart.restore import Lost
 from outrider.core.restart.snapshot import KeptTransfer, keep_done, keep_transfers
+from outrider.core.switch.use import PackingByUse
 from outrider.rms.base import RmsJob
 from outrider.service.desk.state.documents import (
     Document,
@@ -183,6 +184,8 @@ class Site:
         """Of reservations, if the site's policies have one that adapts."""
         self.holder_account = ""
         """To which holder jobs are charged, if not to the accounts of their jobs."""
+        self.overbooking: PackingByUse | None = None
+        """Whether machines count as what they use of processors."""
         self._series_count = 0
         self._next_start_s: int | None = None
         self._is_next_known = False

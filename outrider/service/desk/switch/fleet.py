@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from outrider.core.switch.model import NOWHERE, MachineStanding, Situation, SwitchNode, VirtualMachine
+from outrider.core.switch.model import (
+    NOWHERE,
+    Amount,
+    MachineStanding,
+    Situation,
+    SwitchNode,
+    VirtualMachine,
+    fits,
+    minus,
+    plus,
+)
+from outrider.core.switch.planner import Switch
 from outrider.core.switch.rules import PlacementRules
 from outrider.rms.base import JobState, NodeState, RmsJob, RmsNode, Sight
 from outrider.service.desk.batch.job_effects import machine_of
 from outrider.service.desk.jobs.job import JobEntry
-from outrider.service.desk.nodes.preemptible_jobs import machine_memory_bytes
+from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.desk.state.site import Site
+from outrider.service.desk.switch.counting import CountedUse, ProcessorCount
 
 MOST_MACHINES = 2_000
 """Of more the plan would keep others waiting: the desk does one thing at a time."""
@@ -30,10 +42,33 @@ class Fleet:
     """By job of the situation, what the batch system calls it."""
     kept: Mapping[str, str]
     """Jobs whose machines are not moved, and why."""
+    uses: Mapping[str, CountedUse]
+    """By job, as what it counts where use counts."""
+    is_by_use: bool
+    overloaded: tuple[str, ...]
+    """Nodes of which more is used, as far as that is known, than they have."""
+    crowded: frozenset[str]
+    """Nodes that have too little for what is there, as it counts."""
+    words: str
+    """Why use does not count although it may."""
 
     def number(self, key: str) -> int | None:
         """A job's first machine."""
         return self.situation.jobs[self.keys.index(key)][0] if key in self.keys else None
+
+    def stopped(self, switch: Switch | None) -> frozenset[str]:
+        """Jobs that run and would not any more; all that run on crowded nodes if there is no plan. What is on
+        a node that is to be empty does not count."""
+        chosen = set() if switch is None else set(switch.selection.jobs)
+        situation = self.situation
+        return frozenset(
+            self.keys[machine.job]
+            for number, machine in enumerate(situation.machines)
+            if situation.standings[number] is MachineStanding.RUNNING
+            and machine.job not in chosen
+            and situation.hosts[number] not in self.rules.closed
+            and (switch is not None or situation.nodes[situation.hosts[number]].name in self.crowded)
+        )
 
 
 class NoFleet(Exception):
@@ -44,15 +79,19 @@ def fleet_of(
     site: Site,
     sight: Sight,
     entries: Mapping[str, JobEntry],
+    statuses: Mapping[str, NodeStatus],
     *,
     drained: Collection[str] = (),
     fences: Mapping[str, str] | None = None,
     asleep: Collection[str] = (),
     resting: Collection[str] = (),
+    borne: Collection[str] = (),
 ) -> Fleet:
     """Raises NoFleet. `drained`: nodes that are to be empty. `fences`: by job, the node where it is to be.
-    `asleep`: jobs that an earlier switch suspended, which are to go on. `resting`: what moved lately."""
-    return _Fleet(site, sight, entries, drained, fences or {}, asleep, resting).made()
+    `asleep`: jobs that an earlier switch suspended, which are to go on. `resting`: what moved lately.
+    `borne`: jobs that stay where they are, whether there are processors for them or not."""
+    count = ProcessorCount(sight, entries, statuses, site.overbooking)
+    return _Fleet(site, sight, entries, count, drained, fences or {}, asleep, resting).made(frozenset(borne))
 
 
 class _Fleet:
@@ -61,6 +100,7 @@ class _Fleet:
         site: Site,
         sight: Sight,
         entries: Mapping[str, JobEntry],
+        count: ProcessorCount,
         drained: Collection[str],
         fences: Mapping[str, str],
         asleep: Collection[str],
@@ -68,6 +108,7 @@ class _Fleet:
     ) -> None:
         self._site = site
         self._sight = sight
+        self._count = count
         self._images = {key: entry.image for key, entry in entries.items() if entry.image is not None}
         self._jobs = [
             entry.job
@@ -88,16 +129,19 @@ class _Fleet:
                 self._kept[job.key] = reason
         # What cannot leave a node that is to be empty is no part of the plan: it says so.
         self._jobs = [job for job in self._jobs if not (job.key in self._kept and self._leaves(job))]
-        self._used: dict[str, list[int]] = {}
+        self._used: dict[str, Amount] = {}
         """By node, what these jobs have of it."""
-        self._others: dict[str, list[int]] = {}
+        self._others: dict[str, Amount] = {}
+        self._known: dict[str, Amount] = {}
+        """By node, what all jobs but those have whose use is still to be measured."""
+        self._none = (0,) * len(count.capacity(sight.nodes[0])) if sight.nodes else ()
         own = {job.key for job in self._jobs}
         for job in sight.jobs:
-            found = self._used if job.key in own else self._others
+            demand, is_own = count.demand(job), job.key in own
             for name in job.nodes:
-                row = found.setdefault(name, [0, 0])
-                for resource, amount in enumerate(_demand(job)):
-                    row[resource] += amount
+                _add(self._used if is_own else self._others, name, demand)
+                if not is_own or count.is_known(job):
+                    _add(self._known, name, demand)
         self._booked = {
             name
             for live in site.live.values()
@@ -105,7 +149,7 @@ class _Fleet:
             for name in live.nodes
         }
 
-    def made(self) -> Fleet:
+    def made(self, borne: frozenset[str]) -> Fleet:
         self._check()
         machines: list[VirtualMachine] = []
         standings: list[MachineStanding] = []
@@ -114,12 +158,14 @@ class _Fleet:
         keep: set[int] = set()
         going_on: list[int] = []
         waiting: list[int] = []
+        crowded = self._crowded()
         for number, job in enumerate(self._jobs):
             standing, at = self._standing(job)
             (waiting if standing is MachineStanding.WAITING else going_on).append(number)
-            may = self._fence(job, at)
+            may, demand = self._fence(job, at), self._count.demand(job)
+            without = (demand[0], *(0 for _ in demand[1:]))
             for place in at or (NOWHERE,) * job.nodes_wanted:
-                if job.key in self._kept:
+                if job.key in self._kept or job.key in borne:
                     keep.add(len(machines))
                 elif may is not None:
                     fence[len(machines)] = may
@@ -129,7 +175,7 @@ class _Fleet:
                     VirtualMachine(
                         name=name,
                         job=number,
-                        demand=_demand(job),
+                        demand=without if job.key in borne and place in crowded else demand,
                         image="" if image is None else image.image.key,
                         image_mb=0 if image is None else image.size_bytes // 1_000_000,
                     )
@@ -148,7 +194,36 @@ class _Fleet:
             queue=tuple(n for n in (*going_on, *waiting) if n not in sleeping),
             keys=tuple(job.key for job in self._jobs),
             kept=self._kept,
+            uses=self._count.uses,
+            is_by_use=self._count.rules is not None,
+            overloaded=tuple(node.name for node in self._sight.nodes if self._is_overloaded(node)),
+            crowded=crowded,
+            words=self._count.words,
         )
+
+    def _crowded(self) -> frozenset[str]:
+        """Nodes that have too little for what is there, as it counts."""
+        return frozenset(
+            node.name
+            for node in self._sight.nodes
+            if not fits(
+                plus(self._used_on(node.name), self._others_on(node.name)), self._count.capacity(node)
+            )
+        )
+
+    def _used_on(self, name: str) -> Amount:
+        return self._used.get(name, self._none)
+
+    def _others_on(self, name: str) -> Amount:
+        return self._others.get(name, self._none)
+
+    def _is_overloaded(self, node: RmsNode) -> bool:
+        known = (self._known if self._count.rules is not None else self._used).get(node.name)
+        if known is None:
+            return False
+        if self._count.rules is None:
+            known = plus(known, self._others_on(node.name))
+        return not fits(known, self._count.capacity(node))
 
     def _check(self) -> None:
         known = {job.key for job in self._jobs}
@@ -226,9 +301,7 @@ class _Fleet:
     def _node(self, node: RmsNode) -> SwitchNode:
         """What machines can have of a node: what other jobs leave. One that takes no jobs, or that is
         reserved now, gives what the machines there have, and no more."""
-        used, others = self._used.get(node.name, [0, 0]), self._others.get(node.name, [0, 0])
-        whole = _amounts(dict(node.capacity.amounts))
-        left = [amount - taken for amount, taken in zip(whole, others, strict=True)]
+        used, left = self._used_on(node.name), minus(self._count.capacity(node), self._others_on(node.name))
         if node.name in self._booked or node.state is not NodeState.UP:
             left = used
         return SwitchNode(
@@ -251,10 +324,5 @@ def _order(key: str) -> tuple[int, str]:
     return (int(key), "") if key.isdecimal() else (0, key)
 
 
-def _amounts(amounts: Mapping[str, int]) -> tuple[int, int]:
-    return amounts.get("memory_mib", 0), amounts.get("cpus", 0)
-
-
-def _demand(job: RmsJob) -> tuple[int, int]:
-    _, cpus = _amounts(dict(job.resources.amounts))
-    return machine_memory_bytes(job) >> 20, cpus
+def _add(found: dict[str, Amount], name: str, demand: Amount) -> None:
+    found[name] = plus(found[name], demand) if name in found else demand

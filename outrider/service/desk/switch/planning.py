@@ -20,6 +20,8 @@ class OpenPlan:
     neither, because the service itself looks whether a switch would help."""
 
     fleet: Fleet
+    borne: frozenset[str] = frozenset()
+    """Jobs that stay where they are, since there would be no processors for them anywhere."""
     drained: tuple[str, ...] = ()
     fences: Mapping[str, str]
     by: str

@@ -7,7 +7,7 @@ that is not done after some looks has failed: then a new plan is made from what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from outrider.core.switch.planner import Switch
@@ -16,6 +16,7 @@ from outrider.service.answers.reply import Replied, Trouble
 from outrider.service.answers.switch import SwitchView
 from outrider.service.desk.jobs.job import JobEntry
 from outrider.service.desk.jobs.manager import JobManager
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.switch.decision import (
     DONE,
@@ -29,7 +30,7 @@ from outrider.service.desk.switch.decision import (
 from outrider.service.desk.switch.fleet import Fleet, NoFleet, fleet_of
 from outrider.service.desk.switch.planning import OpenPlan, OpenPlans
 from outrider.service.desk.switch.steps import decided_steps, looked_at, order_step
-from outrider.service.desk.switch.view import explained, kept_words, view_of
+from outrider.service.desk.switch.view import explained, kept_words, uses_of, view_of
 from outrider.service.meter import Log
 from outrider.service.ports import PlanMoves, Result
 from outrider.service.requests import Asked, DecideSwitch
@@ -50,8 +51,9 @@ OF_THE_SERVICE = "outrider"
 class SiteSwitches:
     """The one switch that goes on, or the last one."""
 
-    def __init__(self, site: Site, jobs: JobManager, log: Log) -> None:
+    def __init__(self, site: Site, node_orders: NodeOrders, jobs: JobManager, log: Log) -> None:
         self._site = site
+        self._node_orders = node_orders
         self._jobs = jobs
         self._entries: Mapping[str, JobEntry] = jobs.entries
         self._log = log
@@ -94,18 +96,22 @@ class SiteSwitches:
             self._consolidate(sight)
 
     def show(self) -> SwitchView:
-        return self._view(self._decision, (), ())
+        return self._view(self._decision, ())
 
     def _view(
         self,
         decision: SwitchDecision,
         explanation: tuple[str, ...],
-        kept: tuple[str, ...],
+        fleet: Fleet | None = None,
         *,
         is_plan: bool = False,
     ) -> SwitchView:
         settings = self._site.settings
-        view = view_of(decision, explanation, kept, is_plan=is_plan)
+        view = view_of(decision, explanation, () if fleet is None else kept_words(fleet), is_plan=is_plan)
+        if fleet is not None:
+            words = "; ".join(filter(None, (view.words, fleet.words)))
+            uses = uses_of(fleet, self._site.now_s)
+            view = replace(view, words=words, is_by_use=fleet.is_by_use, uses=uses)
         left = self._decision.left(settings.consolidate_actions, self._site.now_s)
         return replace(view, is_consolidating=settings.consolidates, actions_left=left)
 
@@ -154,6 +160,9 @@ class SiteSwitches:
         if plan is None:
             return
         switch = result if isinstance(result, Switch) else None
+        if (bearing := self._bearing(plan, switch)) is not None:
+            self._plans.want(bearing)
+            return
         words = "" if switch is not None else str(result)
         if plan.asked is not None:
             answer = self._answer(plan, plan.asked, switch, words)
@@ -173,27 +182,50 @@ class SiteSwitches:
         decision = self._decided(plan, switch)
         told: tuple[str, ...] = ()
         if request.explain and (number := fleet.number(request.explain)) is not None:
-            told = explained(fleet, switch, request.explain, number)
+            told = explained(fleet, switch, request.explain, number, self._site.now_s)
         if not request.is_plan:
             sight = self._sight
             if sight is not None and (trouble := self._obstacle(request, sight)):
                 return trouble
             self._begin(decision)
             decision = self._decision
-        return self._view(decision, told, kept_words(fleet), is_plan=request.is_plan)
+        return self._view(decision, told, fleet, is_plan=request.is_plan)
 
     def _fleet(
-        self, sight: Sight, drained: Sequence[str], fences: Mapping[str, str], *, is_automatic: bool = False
+        self,
+        sight: Sight,
+        drained: Sequence[str],
+        fences: Mapping[str, str],
+        *,
+        is_automatic: bool = False,
+        borne: Collection[str] = (),
     ) -> Fleet:
         return fleet_of(
             self._site,
             sight,
             self._entries,
+            self._node_orders.statuses,
+            borne=borne,
             drained=drained,
             fences=fences,
             asleep=self._decision.asleep,
             resting=self._decision.pruned(self._site.now_s).moved if is_automatic else (),
         )
+
+    def _bearing(self, plan: OpenPlan, switch: Switch | None) -> OpenPlan | None:
+        """The plan to be made instead of one that suspends jobs since processors are overloaded: these stay,
+        and run slower."""
+        more = plan.fleet.stopped(switch) - plan.borne if plan.fleet.is_by_use else frozenset()
+        if not more or self._sight is None:
+            return None
+        borne, is_automatic = plan.borne | more, plan.asked is None and not plan.is_anew
+        try:
+            fleet = self._fleet(
+                self._sight, plan.drained, plan.fences, is_automatic=is_automatic, borne=borne
+            )
+        except NoFleet:
+            return None
+        return replace(plan, fleet=fleet, borne=borne)
 
     def _decided(self, plan: OpenPlan, switch: Switch) -> SwitchDecision:
         last = self._decision.pruned(self._site.now_s)
@@ -359,7 +391,8 @@ class SiteSwitches:
         decision = self._decided(plan, switch)
         moves = [each for each in decision.steps if each.kind != "run"]
         helped = tuple(each.job for each in decision.steps if each.kind in ("run", "resume"))
-        is_relief = any(min(free) < 0 for free in plan.fleet.situation.free)
+        left = {each.source for each in moves if each.kind == "migrate"}
+        is_relief = not left.isdisjoint(plan.fleet.overloaded)
         if not moves or not (helped or is_relief):
             self._helped, self._calm = (), 0
             return

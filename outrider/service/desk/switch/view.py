@@ -4,15 +4,54 @@ from __future__ import annotations
 
 from outrider.core.switch.explanation import explain
 from outrider.core.switch.planner import Switch
-from outrider.service.answers.switch import SwitchStep, SwitchView
+from outrider.core.switch.use import PROCESSOR
+from outrider.service.answers.switch import SwitchStep, SwitchUse, SwitchView
+from outrider.service.desk.switch.counting import CountedUse
 from outrider.service.desk.switch.decision import DecidedStep, SwitchDecision
 from outrider.service.desk.switch.fleet import Fleet
 
+AMOUNTS = "amounts are MiB of memory, hundredths of processors in use, and of those that were asked for"
 
-def explained(fleet: Fleet, switch: Switch, job: str, number: int) -> tuple[str, ...]:
+
+def explained(fleet: Fleet, switch: Switch, job: str, number: int, now_s: int) -> tuple[str, ...]:
     """Of a job's first machine."""
     words = explain(fleet.situation, switch, fleet.rules, number, fleet.queue)
+    if fleet.is_by_use:
+        words = (*words, AMOUNTS)
+    if job in fleet.uses:
+        words = (*words, use_words(fleet.uses[job], now_s))
     return (*words, f"it is not moved: {fleet.kept[job]}") if job in fleet.kept else words
+
+
+def use_words(use: CountedUse, now_s: int) -> str:
+    """As how much a job's machine counts, and why."""
+    if use.measured is None or use.words:
+        return f"use: {use.words}; it counts as the {use.asked} processors that it has asked for"
+    used, counted = in_processors(use.measured.hundredths), in_processors(use.counted)
+    return (
+        f"use: it has asked for {use.asked} processors, used {used} of them until "
+        f"{now_s - use.measured.at_s} s ago, and counts as {counted}"
+    )
+
+
+def in_processors(hundredths: int) -> str:
+    return f"{hundredths // PROCESSOR}.{hundredths % PROCESSOR:02}"
+
+
+def uses_of(fleet: Fleet, now_s: int) -> tuple[SwitchUse, ...]:
+    """Of all machines that run, in the order of their jobs."""
+    return tuple(
+        SwitchUse(
+            job=each.job,
+            node=each.node,
+            asked=each.asked * PROCESSOR,
+            used=None if each.measured is None else each.measured.hundredths,
+            age_s=None if each.measured is None else now_s - each.measured.at_s,
+            counted=each.counted,
+            words=each.words,
+        )
+        for key, each in sorted(fleet.uses.items())
+    )
 
 
 def kept_words(fleet: Fleet) -> tuple[str, ...]:

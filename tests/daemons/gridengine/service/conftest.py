@@ -1,14 +1,16 @@
-"""A real Grid Engine with Outrider on it. All tests of a file share one; each brings images of its own."""
+"""A real Grid Engine with Outrider on it. All tests of a unit share one; each brings images of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from testbed.batchcluster import HEAD
 from testbed.gridenginesite import GridEngineSite, missing, site_cluster
 from tests.daemons.gridengine.service.jobs import advances
+from tests.daemons.keeping import KeptSite
 from tests.needs import lacking
 
 NODES = 4
@@ -22,11 +24,11 @@ JOBS = {
 TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s", "note": "2s"}
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[GridEngineSite]:
-    lack = missing()
-    if lack is not None:
-        lacking(lack)
+KEPT: KeptSite[GridEngineSite] = KeptSite()
+
+
+@contextmanager
+def begun() -> Iterator[GridEngineSite]:
     with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
         made = GridEngineSite(
             cluster,
@@ -38,9 +40,46 @@ def site() -> Iterator[GridEngineSite]:
         yield made
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module")
+def site(request: pytest.FixtureRequest) -> Iterator[GridEngineSite]:
+    lack = missing()
+    if lack is not None:
+        lacking(lack)
+    failed_before = request.session.testsfailed
+    yield KEPT.of(request.node, begun)
+    if request.session.testsfailed > failed_before:
+        KEPT.end()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    KEPT.end_unless_wanted(nextitem)
+
+
+@pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left(request: pytest.FixtureRequest, site: GridEngineSite) -> Iterator[None]:
-    """After each test: no queue in error; no job, reservation, instance, pin or file of a hook's left."""
+    """After a file's tests: no job, reservation, instance, pin, file of a hook's or changed device."""
+    failed_before = request.session.testsfailed
+    yield
+    if request.session.testsfailed > failed_before:
+        return
+    is_sound = False
+    try:
+        site.cluster.wait_for(
+            "no leftovers",
+            lambda: next(leftovers(site), None) is None,
+            SETTLE_S,
+            lambda: f"{[*leftovers(site)]}\n{site.logs()}",
+        )
+        is_sound = True
+    finally:
+        if not is_sound:
+            KEPT.end()
+
+
+@pytest.fixture(autouse=True)
+def _idle(request: pytest.FixtureRequest, site: GridEngineSite) -> Iterator[None]:
+    """After each test: no job, and no queue in error."""
     failed_before = request.session.testsfailed
     yield
     if request.session.testsfailed > failed_before:
@@ -49,18 +88,27 @@ def _nothing_is_left(request: pytest.FixtureRequest, site: GridEngineSite) -> It
         return
     cluster = site.cluster
     cluster.wait_for(
-        "no leftovers", lambda: not leftovers(site), SETTLE_S, lambda: f"{leftovers(site)}\n{site.logs()}"
+        "no jobs",
+        lambda: next(jobs_left(site), None) is None,
+        SETTLE_S,
+        lambda: f"{[*leftovers(site)]}\n{site.logs()}",
     )
     cluster.wait_idle(SETTLE_S)
     cluster.queue_states()
 
 
-def leftovers(site: GridEngineSite) -> list[str]:
-    found = [f"job {job} on {node}" for node, jobs in site.cluster.jobs_on().items() for job in jobs]
+def leftovers(site: GridEngineSite) -> Iterator[str]:
+    """What is asked for most easily first: whoever waits for an end looks no further than to what is left."""
+    yield from jobs_left(site)
+    yield from (f"advance reservation {name}" for name in advances(site))
+    yield from site.left_on_nodes()
+    yield from changed_devices(site)
+
+
+def jobs_left(site: GridEngineSite) -> Iterator[str]:
     shown = site.cluster.run(HEAD, ["qstat", "-u", "*"]).stdout
-    found += [f"job: {line}" for line in shown.splitlines()[2:]]
-    found += [f"advance reservation {name}" for name in advances(site)]
-    return found + changed_devices(site) + site.left_on_nodes()
+    yield from (f"job: {line}" for line in shown.splitlines()[2:])
+    yield from (f"job {job} on {node}" for node, jobs in site.cluster.jobs_on().items() for job in jobs)
 
 
 def changed_devices(site: GridEngineSite) -> list[str]:

@@ -154,9 +154,7 @@ def test_cancelled_job_leaves_nothing_that_waits_for_it(site: GridEngineSite) ->
     cancel(site, job)
     site.let_go(image)
 
-    site.cluster.wait_for(
-        "no transfer", lambda: "gone.qcow2" not in site.outrider("transfers").stdout, logs=site.logs
-    )
+    site.cluster.wait_for("no transfer", lambda: "gone.qcow2" not in site.told("transfers"), logs=site.logs)
     assert site.cluster.job_state(job) == ""
 
 

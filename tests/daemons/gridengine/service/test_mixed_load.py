@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
@@ -16,13 +17,13 @@ from tests.daemons import mixed_load
 from tests.daemons.gridengine.service.conftest import JOBS, LINK_BYTES_PER_S, NODES, RATE_BITS_PER_S, TIMINGS
 from tests.daemons.gridengine.service.jobs import advances
 from tests.daemons.gridengine.service.test_jobs_in_turn import queues
+from tests.daemons.mixed_faults import faults
 from tests.daemons.mixed_load import (
     JobWish,
     Promise,
     Record,
     TooLate,
     drawn,
-    faults,
     pace_of,
     play,
     stretched,
@@ -42,6 +43,13 @@ def site() -> Iterator[GridEngineSite]:
     lack = missing()
     if lack is not None:
         pytest.skip(lack)
+    with turns_site() as made:
+        yield made
+
+
+@contextmanager
+def turns_site() -> Iterator[GridEngineSite]:
+    """The site, installed."""
     with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
         cluster.write(HEAD, mixed_load.POLICIES_FILE, mixed_load.POLICIES)
         made = GridEngineSite(
@@ -127,7 +135,8 @@ def check_load(site: GridEngineSite, *, seed: int, jobs: int, leases: int, span_
 
     story = play(batch, image, stretched(wishes, pace), pace)
 
-    assert faults(batch, story, wishes) == [], f"pace {pace:.1f}, {story.refused}\n{site.logs()}"
+    found = faults(batch, story, wishes)
+    assert not found, "\n".join([*found, f"pace {pace:.1f}, {story.refused}", site.logs()])
     assert {each.kind for each in story.promises} == set(KINDS), story.refused
 
 

@@ -40,7 +40,7 @@ def test_answers_name_what_a_job_of_all_nodes_is_submitted_with(site: GridEngine
     name = str(answer["name"])
     number = wait_advance(site, name)
     form = f"qsub -ar {number} -l outrider_reservation=TRUE -pe each4 {SLOTS} SCRIPT"
-    site.cluster.wait_for("the number", lambda: form in site.outrider("show", name).stdout, logs=site.logs)
+    site.cluster.wait_for("the number", lambda: form in site.told("show", name), logs=site.logs)
     details = shown(site, name)
     printed = site.outrider("modify", name, "--start", "now+2hours").stdout
 

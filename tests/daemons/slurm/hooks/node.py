@@ -44,6 +44,19 @@ class Node:
             client.ask("add", {"uri": uri, "digest": DIGEST}, on_progress=lambda told: None)
         return self.daemon
 
+    def restore(self) -> None:
+        """As after its installation, with a daemon that serves and has nothing but the image."""
+        shutil.rmtree(self.folder / "lib")
+        self.hooks = installed(self.folder)
+        for kind in ("jobs", "failed"):
+            shutil.rmtree(self.told / kind, ignore_errors=True)
+        if self.daemon is None or self.daemon.process.poll() is not None:
+            self.serve()
+        assert self.daemon is not None
+        with DaemonClient(self.daemon.socket) as client:
+            for owner in self.instances():
+                client.ask("release", {"owner": owner})
+
     def end(self) -> None:
         if self.daemon is not None and self.daemon.process.poll() is None:
             self.daemon.process.kill()

@@ -33,10 +33,18 @@ def bare() -> Iterator[Node]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def one() -> Iterator[Node]:
+    needs_root()
+    with node() as found:
+        yield found
+
+
 @pytest.fixture
-def served(bare: Node) -> Node:
-    bare.serve()
-    return bare
+def served(one: Node) -> Node:
+    """One with a daemon, which is started again when a test has ended it."""
+    one.restore()
+    return one
 
 
 def asking_of(node: Node) -> list[int]:

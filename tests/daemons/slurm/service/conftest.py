@@ -1,14 +1,16 @@
-"""A real Slurm with Outrider on it. All tests of a file share one; each brings images of its own."""
+"""A real Slurm with Outrider on it. All tests of a unit share one; each brings images of its own."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
 
 from testbed.site import OutriderSite, site_cluster
 from testbed.slurm import HEAD
+from tests.daemons.keeping import KeptSite
 from tests.daemons.slurm.service.jobs import in_slurm, instances, pins
 from tests.needs import need_slurm
 
@@ -25,13 +27,12 @@ JOBS = {
 TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s", "note": "2s"}
 
 
-@pytest.fixture(scope="module")
-def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
-    """Four nodes, or as many as the file names. When all its tests are over, nothing may be left anywhere."""
-    need_slurm()
+KEPT: KeptSite[OutriderSite] = KeptSite()
+
+
+@contextmanager
+def begun(nodes: int, settings: Mapping[str, object]) -> Iterator[OutriderSite]:
     version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
-    failed_before = request.session.testsfailed
-    nodes = getattr(request.module, "NODES_OF_SITE", NODES)
     with site_cluster(
         nodes, rate_bits_per_s=RATE_BITS_PER_S, version=version, slurm_conf_lines=LINES
     ) as cluster:
@@ -39,13 +40,34 @@ def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
             cluster,
             link_bytes_per_s=LINK_BYTES_PER_S,
             pool="200MiB",
-            settings={"timings": TIMINGS, "jobs": JOBS, **getattr(request.module, "SETTINGS", {})},
+            settings={"timings": TIMINGS, "jobs": JOBS, **settings},
         )
         made.install()
         yield made
+
+
+@pytest.fixture(scope="module")
+def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
+    """Four nodes, or as many as the file names. When all its tests are over, nothing may be left anywhere."""
+    need_slurm()
+    failed_before = request.session.testsfailed
+    nodes = getattr(request.module, "NODES_OF_SITE", NODES)
+    made = KEPT.of(request.node, lambda: begun(nodes, getattr(request.module, "SETTINGS", {})))
+    is_sound = False
+    yield made
+    try:
         # What a test that failed has left says nothing of the others.
         if request.session.testsfailed == failed_before:
             check_clean(made)
+            is_sound = True
+    finally:
+        if not is_sound:
+            KEPT.end()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    KEPT.end_unless_wanted(nextitem)
 
 
 @pytest.fixture(autouse=True)

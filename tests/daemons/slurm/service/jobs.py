@@ -39,10 +39,16 @@ def script(image: ServedImage | None, more: str = "") -> str:
 
 def seen(site: OutriderSite, job: str) -> Seen:
     """How a job stands now. Fails if Slurm does not know it."""
+    return _with_comments(site, job, _line(site, job))
+
+
+def _line(site: OutriderSite, job: str) -> str:
     fields = "State:30,Reason:100,NodeList:60,StartTime:30"
     argv = ["squeue", "--all", "--noheader", "--states=all", f"--jobs={job}", f"--Format={fields}"]
-    done = site.cluster.run(HEAD, argv, environment={"SLURM_TIME_FORMAT": "%s"})
-    line = done.stdout.splitlines()[0]
+    return site.cluster.run(HEAD, argv, environment={"SLURM_TIME_FORMAT": "%s"}).stdout.splitlines()[0]
+
+
+def _with_comments(site: OutriderSite, job: str, line: str) -> Seen:
     comments = _comments(site, job)
     start = line[190:220].strip()
     return Seen(
@@ -57,17 +63,17 @@ def seen(site: OutriderSite, job: str) -> Seen:
 
 def wait_for(site: OutriderSite, job: str, *states: str, timeout_s: float = PATIENCE_S) -> Seen:
     """Until a job is in one of these states."""
-    found: list[Seen] = []
+    lines: list[str] = []
 
     def is_there() -> bool:
-        found[:] = [seen(site, job)]
-        return found[0].state in states
+        lines[:] = [_line(site, job)]
+        return lines[0][:30].strip() in states
 
     def told() -> str:
-        return f"{found}\n{site.outrider('show', job, check=False).stdout}\n{site.logs()}"
+        return f"{lines}\n{site.outrider('show', job, check=False).stdout}\n{site.logs()}"
 
     site.cluster.wait_for(f"job {job} to be {' or '.join(states)}", is_there, timeout_s, told)
-    return found[0]
+    return _with_comments(site, job, lines[0])
 
 
 def ended(site: OutriderSite, job: str, timeout_s: float = PATIENCE_S) -> Seen:

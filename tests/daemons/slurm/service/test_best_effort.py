@@ -180,13 +180,9 @@ def test_cancelled_job_leaves_nothing_that_waits_for_it(site: OutriderSite) -> N
     image = site.image("gone.qcow2", 10 * MB)
     hold_back(site, image)
     job = site.submit(script(image), "-t1")
-    site.cluster.wait_for(
-        "the transfer", lambda: "gone.qcow2" in site.outrider("transfers").stdout, logs=site.logs
-    )
+    site.cluster.wait_for("the transfer", lambda: "gone.qcow2" in site.told("transfers"), logs=site.logs)
 
     site.cluster.run(HEAD, ["scancel", job], user="ada")
 
     assert ended(site, job).state == "CANCELLED"
-    site.cluster.wait_for(
-        "no transfer", lambda: "gone.qcow2" not in site.outrider("transfers").stdout, logs=site.logs
-    )
+    site.cluster.wait_for("no transfer", lambda: "gone.qcow2" not in site.told("transfers"), logs=site.logs)

@@ -135,7 +135,7 @@ def test_job_whose_owner_has_changed_it_is_left_alone(site: OutriderSite) -> Non
 
 
 def test_array_is_left_alone_with_a_message(site: OutriderSite) -> None:
-    image = site.image("array.qcow2", 5 * MB)
+    image = site.image("array-left.qcow2", 5 * MB)
     script = SCRIPT.format(lines=image.lines, options=f"{NARROW}\n{WIDE}")
 
     job = site.submit(script, "--exclusive", "--array=1-2", "-t3")

@@ -15,14 +15,13 @@ from testbed.clustersite import ServedImage
 from testbed.site import OutriderSite, site_cluster
 from testbed.slurm import HEAD
 from tests.daemons import mixed_load
+from tests.daemons.mixed_faults import faults, job_faults
 from tests.daemons.mixed_load import (
     JobWish,
     Promise,
     Record,
     Story,
     drawn,
-    faults,
-    job_faults,
     pace_of,
     play,
     stretched,
@@ -166,7 +165,8 @@ def check_load(site: OutriderSite, *, seed: int, jobs: int, leases: int, span_s:
 
     story = play(batch, image, stretched(wishes, pace), pace)
 
-    assert faults(batch, story, wishes) == [], f"pace {pace:.1f}, {story.refused}\n{site.logs()}"
+    found = faults(batch, story, wishes)
+    assert not found, "\n".join([*found, f"pace {pace:.1f}, {story.refused}", site.logs()])
     assert {each.kind for each in story.promises} == set(KINDS), story.refused
 
 

@@ -81,7 +81,7 @@ def test_youngest_job_makes_way_in_time_and_comes_back(site: OutriderSite) -> No
     assert restarts(site, younger) == "Restarts=1"
     assert written(site, f"told-{older}") == []
     assert restarts(site, older) == "Restarts=0"
-    assert "reservation is endangered" not in site.logs()
+    assert f"reservation is endangered reservation={name} " not in site.logs()
 
 
 @pytest.mark.long

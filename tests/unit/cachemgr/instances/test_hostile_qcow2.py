@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cachemgr.base.errors import CacheError, Unsuitable
 from cachemgr.instances.formats import HEAD_BYTES
 from cachemgr.instances.qcow2 import inspect_qcow2, overlay
+from tests.amount import examples
 
 MIB = 1 << 20
 
@@ -125,7 +126,7 @@ def test_endless_chain_of_extensions_is_refused() -> None:
         inspect_qcow2(bytes(head))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(0, 111), st.binary(min_size=1, max_size=16))
 def test_changed_header_is_accepted_or_refused_but_never_names_a_file(at: int, change: bytes) -> None:
     head = plain_header()

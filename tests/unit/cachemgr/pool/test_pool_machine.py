@@ -26,6 +26,7 @@ from cachemgr.pool.check import check
 from cachemgr.pool.ingest import Writer, drop_stale
 from cachemgr.pool.pool import INGEST_LEASE_S, ImagePool, Want
 from cachemgr.pool.records import Alias, PoolImage, PoolPin
+from tests.amount import examples
 from tests.simulation.crash.memorynodes import Crash, Fault
 from tests.simulation.crash.world import World, digest_of
 
@@ -267,7 +268,7 @@ class PoolMachine(RuleBasedStateMachine):
 
 def test_pool_answers_as_the_model_does() -> None:
     quick = settings(
-        max_examples=80,
+        max_examples=examples(80),
         stateful_step_count=40,
         deadline=None,
         derandomize=True,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from outrider.cli.main import main
-from outrider.service.answers.switch import SwitchStep, SwitchView
+from outrider.service.answers.switch import SwitchStep, SwitchUse, SwitchView
 from tests.unit.cli.canned import Service
 
 Capture = pytest.CaptureFixture[str]
@@ -63,3 +63,16 @@ def test_nodes_are_drained_live_alone(service: Service, capsys: Capture) -> None
     assert "drain needs --live" in errors
     assert "--fence 4711: write JOB=NODE" in errors
     assert "try outrider switch plan" in errors
+
+
+def test_plan_tells_as_how_much_machines_count(service: Service, capsys: Capture) -> None:
+    known = SwitchUse(job="4711", node="n1", asked=200, used=4, age_s=12, counted=5, words="")
+    old = replace(known, job="4712", used=None, age_s=None, counted=200, words="its use is not known yet")
+    service.on("POST", "/v1/switch", replace(PLANNED, is_by_use=True, uses=(known, old)))
+
+    assert main(["switch", "plan"]) == 0
+
+    assert [each for each in capsys.readouterr().out.splitlines() if "uses:" in each] == [
+        "  uses: job 4711 on n1 counts as 0.05 processors of 2 asked for; it used 0.04 until 12 s ago",
+        "  uses: job 4712 on n1 counts as 2 processors, as asked for: its use is not known yet",
+    ]

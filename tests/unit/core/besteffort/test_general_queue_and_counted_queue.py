@@ -171,7 +171,7 @@ def test_a_promised_start_never_moves_back_when_others_end_early(name: str) -> N
 
 @pytest.mark.parametrize("name", ["aggressive", "reservations=2", "conservative"])
 def test_the_world_and_a_site_driven_by_hand_decide_alike(name: str) -> None:
-    for seed in range(60):
+    for seed in range(examples(60)):
         random = Random(seed)
         capacity = random.randint(1, 6)
         jobs = random_jobs(random, capacity)

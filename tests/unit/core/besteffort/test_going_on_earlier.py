@@ -14,6 +14,7 @@ from outrider.core.scheduler import Scheduler
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission
 from outrider.sim.world import Simulation
+from tests.amount import examples
 
 COSTLY = SuspensionRules(disk_bytes_per_s=BYTES_PER_MIB)
 OVERHEAD_S = 20
@@ -109,7 +110,7 @@ def test_in_a_simulation_nobody_is_still_suspended_on_a_node_on_which_nothing_is
     rules: SuspensionRules,
 ) -> None:
     """Reservations that use a tenth of their time: what ends is compared with what nodes could do."""
-    for seed in range(40):
+    for seed in range(examples(40)):
         chance = Random(seed)
         submissions = [
             TraceSubmission(at_s=0, workspace=workspace(f"be{n}", chance.randint(100, 900)), run_s=0)

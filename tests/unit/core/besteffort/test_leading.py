@@ -24,6 +24,7 @@ from outrider.core.model import Image, Node, Resources, Transfer
 from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.reservations.book import Book, Shipping, Terms
+from tests.amount import examples
 
 RATE = 10
 IMAGE = Image(uri="http://site/a", size_bytes=100, digest="sha256:a")
@@ -82,7 +83,7 @@ def way(
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     until_s=st.lists(st.integers(0, 30), min_size=1, max_size=5),
     has_image=st.integers(0, 31),
@@ -115,7 +116,7 @@ def test_start_is_the_earliest_that_any_choice_of_nodes_allows(
     assert (min(starts) if starts else None) == (found.start_s if isinstance(found, JobPlacement) else None)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     limits=st.lists(st.sampled_from([0, 100, 150, 200, 300]), min_size=1, max_size=4),
     jobs=st.lists(st.tuples(st.booleans(), st.integers(1, 3), st.integers(0, 40)), max_size=8),

@@ -12,6 +12,7 @@ from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission
 from outrider.sim.world import Simulation, SimulationResult
+from tests.amount import examples
 
 RATE = 10
 ONE = Resources.of(cpus=1)
@@ -54,7 +55,7 @@ def test_it_is_free_also_when_a_gang_begins_at_an_instant_at_which_nothing_ends(
 
 
 def test_gangs_that_run_longer_than_a_transfer_takes_follow_each_other_without_a_gap() -> None:
-    for seed in range(100):
+    for seed in range(examples(100)):
         chance = Random(seed)
         gangs = [(0, 3, chance.randint(10, 60), chance.randint(1, 10) * RATE) for _ in range(8)]
 

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 
 from outrider.core.images.pools import Life, Lingering, Pools
 from outrider.core.model import Image, Node, Resources
+from tests.amount import examples
 from tests.unit.core.sites import oldest_first
 
 IMAGES = {key: Image(uri=key, size_bytes=size) for key, size in (("a", 3), ("b", 4), ("c", 6))}
@@ -191,7 +192,9 @@ def test_one_pool_agrees_with_the_naive_model() -> None:
     PEAKS.clear()
     run_state_machine_as_test(
         PoolHistory,
-        settings=settings(max_examples=120, stateful_step_count=30, derandomize=True, deadline=None),
+        settings=settings(
+            max_examples=examples(120), stateful_step_count=30, derandomize=True, deadline=None
+        ),
     )
 
     # Each history has agreed at each step; some have filled the pool.

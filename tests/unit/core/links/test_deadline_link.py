@@ -172,7 +172,7 @@ def latest_is_as_late_as_possible(link: DeadlineLink) -> None:
 small = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 9)), min_size=1, max_size=3)
 
 
-@settings(max_examples=250, derandomize=True, deadline=None)
+@settings(max_examples=examples(250), derandomize=True, deadline=None)
 @given(small, st.integers(0, 2), modes)
 def test_starts_are_the_first_and_the_last_of_all_integer_starts(
     wanted: list[tuple[int, int]], now_s: int, mode: int | None

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from outrider.core.model import Resources
 from outrider.core.nodes.capacity import LARGEST_AMOUNT, ResourceLayout
+from tests.amount import examples
 
 NAMES = ("cpus", "gpus", "memory_mib")
-SETTINGS = settings(max_examples=300, derandomize=True, deadline=None)
+SETTINGS = settings(max_examples=examples(300), derandomize=True, deadline=None)
 
 edges = st.sampled_from([0, 1, 2, LARGEST_AMOUNT - 1, LARGEST_AMOUNT])
 amounts = st.fixed_dictionaries({name: st.integers(0, 9) | edges for name in NAMES})

@@ -13,6 +13,7 @@ from outrider.core.nodes.earliest_slots import SlotSweep
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.selection import first_whole, fit
 from outrider.core.nodes.timeline import BUCKET_S, SiteTimeline
+from tests.amount import examples
 
 NODES, CPUS, HORIZON_S = 6, 2, 3 * BUCKET_S
 
@@ -45,7 +46,7 @@ class ChangingSite:
             self.leases.append((amounts, start_s, end_s))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_masks_say_what_the_tables_of_nodes_say(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slot_table, "MOST_PENDING", 5)
     monkeypatch.setattr(slot_table, "MOST_NEEDS", seed % 2 + 1)
@@ -85,7 +86,7 @@ def test_masks_say_what_the_tables_of_nodes_say(seed: int, monkeypatch: pytest.M
         )
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_gang_of_whole_nodes_gets_those_that_a_look_at_single_nodes_finds(seed: int) -> None:
     site = ChangingSite(seed)
     table, whole = site.table, site.needs[-1]

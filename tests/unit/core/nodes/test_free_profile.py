@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.core.nodes.free_profile import FreeProfile
+from tests.amount import examples
 
 HORIZON_S = 24
 
@@ -20,7 +21,7 @@ changes = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(changes)
 def test_a_profile_answers_as_a_list_of_seconds_does(
     changes: list[tuple[int, int, int, int | None]],

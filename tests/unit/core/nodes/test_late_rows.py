@@ -10,6 +10,7 @@ from outrider.core.model import Node, Resources
 from outrider.core.nodes import late_rows
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.timeline import SiteTimeline
+from tests.amount import examples
 
 NODES, CPUS, HORIZON_S = 7, 2, 500
 
@@ -68,7 +69,7 @@ class TwoTables:
         return list(table.rows[node].steps(self.now_s, self.now_s + 4 * HORIZON_S))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(examples(60)))
 def test_whoever_asks_is_told_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(late_rows, "FEWEST", 1 + seed % 9)
     tables, chance = TwoTables(seed), Random(seed)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.core.nodes.node_timeline import FOREVER
+from tests.amount import examples
 
 NODES = 12
 CPUS = 4
@@ -40,7 +41,7 @@ def once_a_node(taken: list[Taken]) -> tuple[Taken, ...]:
     return tuple({each.nodes: each for each in taken}.values())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(story=steps, needs=st.lists(st.sampled_from([1, 3, 4]), min_size=1, max_size=3))
 def test_nodes_are_searched_in_order_and_none_too_late(
     story: list[tuple[str, int, list[Taken]]], needs: list[int]

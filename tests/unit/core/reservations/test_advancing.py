@@ -10,6 +10,7 @@ import pytest
 from outrider.core.reservations.admission import Rejected, assess
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.planning import plan_at
+from tests.amount import examples
 from tests.unit.core.books import A, C, accept, free_s, nodes, pass_time, tight_book, wanted
 from tests.unit.core.sites import Site
 
@@ -62,7 +63,7 @@ def test_what_has_begun_is_not_moved_and_a_refusal_changes_nothing() -> None:
 
 def test_more_is_accepted_with_it_and_nothing_less() -> None:
     more = 0
-    for seed in range(1500):
+    for seed in range(examples(1500)):
         chance = Random(seed)
         book, request, now_s = tight_book(chance)
         assert request.start_s is not None
@@ -76,7 +77,7 @@ def test_more_is_accepted_with_it_and_nothing_less() -> None:
             more += 1
             assert plan.advanced, seed
             check_carried_out(book, plan, now_s, seed)
-    assert more > 3
+    assert more > examples(3)
 
 
 def check_carried_out(book: Book, plan: ReservationPlan, now_s: int, seed: int) -> None:

@@ -15,6 +15,7 @@ from outrider.core.reservations.admission import assess
 from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.reservations.trial import Trial
 from outrider.core.scheduler import LeaseRules, Scheduler
+from tests.amount import examples
 from tests.unit.core.books import A, nodes, random_book, random_workspace, snapshot, wanted
 from tests.unit.core.sites import Site
 
@@ -103,7 +104,7 @@ def test_a_lease_that_may_yield_is_split_for_a_reservation_that_comes_later() ->
 
 def test_what_is_accepted_without_moving_moves_nobody() -> None:
     accepted = 0
-    for seed in range(100):
+    for seed in range(examples(100)):
         chance, site = Random(seed), scheduler(2)
         for number in range(8):
             request = random_lease(chance, f"r{number}")
@@ -112,7 +113,7 @@ def test_what_is_accepted_without_moving_moves_nobody() -> None:
             if isinstance(without, ReservationPlan):
                 accepted += 1
                 assert not decided.moved_leases, seed
-    assert accepted > 150
+    assert accepted > examples(150)
 
 
 def random_lease(chance: Random, name: str) -> Workspace:
@@ -124,7 +125,7 @@ def random_lease(chance: Random, name: str) -> Workspace:
 def test_a_refusal_and_a_question_change_nothing_in_the_book() -> None:
     """Books in the middle of their lives, with images, pools and transfers under way."""
     asked = moved = 0
-    for seed in range(800):
+    for seed in range(examples(800)):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=chance.random() < 0.5)
         site = Scheduler(book, QueueRules(), leases=LeaseRules(is_moving=True))
@@ -141,11 +142,11 @@ def test_a_refusal_and_a_question_change_nothing_in_the_book() -> None:
             moved += bool(decided.moved_leases)
         else:
             assert snapshot(book) == before, seed
-    assert moved > 5, f"{moved} of {asked}"
+    assert moved > examples(5), f"{moved} of {asked}"
 
 
 def test_a_trial_that_is_undone_leaves_no_trace() -> None:
-    for seed in range(400):
+    for seed in range(examples(400)):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=chance.random() < 0.5)
         before, chances = snapshot(book), chances_of(book, now_s)
@@ -169,7 +170,7 @@ def chances_of(book: Book, now_s: int) -> list[tuple[int, int]]:
 
 def test_whoever_moved_keeps_its_deadline_and_no_node_gives_twice() -> None:
     moved = 0
-    for seed in range(100):
+    for seed in range(examples(100)):
         chance = Random(seed)
         count = chance.randint(1, 3)
         site = scheduler(count, overhead_s=chance.choice([0, 1]))
@@ -193,7 +194,7 @@ def test_whoever_moved_keeps_its_deadline_and_no_node_gives_twice() -> None:
             assert places(site).items() >= begun.items(), f"seed {seed}: what had begun has moved"
             assert places(site).keys() == asked.keys(), f"seed {seed}: a promise is gone"
             check(site.book, asked, count, seed)
-    assert moved > 30
+    assert moved > examples(30)
 
 
 def check(book: Book, asked: dict[str, Workspace], count: int, seed: int) -> None:
@@ -217,7 +218,7 @@ def check(book: Book, asked: dict[str, Workspace], count: int, seed: int) -> Non
 def test_hardly_anything_is_refused_for_which_there_is_any_way_at_all() -> None:
     """Every node of one instance: a set of leases is possible if so many at a time can be laid in time."""
     possible = refused = helped = 0
-    for seed in range(1500):
+    for seed in range(examples(1500)):
         chance = Random(seed)
         count = chance.randint(1, 3)
         site, fixed = scheduler(count), scheduler(count, is_moving=False)
@@ -233,8 +234,8 @@ def test_hardly_anything_is_refused_for_which_there_is_any_way_at_all() -> None:
             break
         possible += len(accepted)
         helped += len(site.book.entries) > len(fixed.book.entries)
-    assert possible > 3000
-    assert helped > 60
+    assert possible > examples(3000)
+    assert helped > examples(60)
     assert refused * 1000 <= possible * 3, f"{refused} of {possible}"
 
 

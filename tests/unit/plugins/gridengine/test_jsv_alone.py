@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.unit.plugins.gridengine.jsv import CLIENT, SERVER, Qmaster, job, module, qmaster, run
 
 jsv = module(SERVER)
@@ -84,7 +85,7 @@ MANAGED = st.one_of(
 
 
 @given(st.lists(st.one_of(PARAMETER, MANAGED), max_size=10))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_no_job_brings_forth_a_line_that_grid_engine_would_stumble_over(lines: list[str]) -> None:
     assert wrong(answered(*lines)) == []
 
@@ -92,13 +93,13 @@ def test_no_job_brings_forth_a_line_that_grid_engine_would_stumble_over(lines: l
 @given(
     st.lists(PARAMETER.filter(lambda line: "OUTRIDER=" not in line and line.split()[1] != "ar"), max_size=10)
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_job_without_an_image_is_accepted_as_it_is(lines: list[str]) -> None:
     assert answered(*lines) == ["RESULT STATE ACCEPT"]
 
 
 @given(MANAGED, st.lists(PARAMETER.filter(lambda line: line.split()[1] not in ("ac", "ar", "h")), max_size=5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_job_with_an_image_is_held_or_refused(managed: str, others: list[str]) -> None:
     answer = answered(managed, *others)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from outrider.rms.base import RmsError
 from outrider.rms.commands import run_process
 from outrider.rms.gridengine import GridEngineCommands, parsing
+from tests.amount import examples
 
 RECORDED = Path(__file__).parent / "recorded"
 JOB = """<?xml version='1.0'?><detailed_job_info><djob_info><element><JB_job_number>7</JB_job_number>
@@ -123,7 +124,7 @@ def test_job_that_lacks_a_number_is_told_and_the_others_are_read() -> None:
     assert lost[0].startswith("job 7: ")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(value=st.text(), account=st.text())
 def test_nothing_that_users_write_hides_a_job(value: str, account: str) -> None:
     found = parsing.details(LINES.format(value=value, account=account))

@@ -10,6 +10,7 @@ import pytest
 from outrider.rms.slurm.fields import BadField, each_entry
 from outrider.rms.slurm.jobs import HELD_BEGIN_S, jobs_in
 from outrider.rms.slurm.nodes import nodes_in
+from outrider.rms.slurm.placing import sharing_in
 from outrider.rms.slurm.reading import JobReader, NodeReader
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -111,3 +112,12 @@ def test_nodes_that_are_printed_as_before_are_the_very_same(version: str) -> Non
     assert again[0] is first[0]
     assert drained[0] is not first[0]
     assert [one is other for one, other in zip(first[0], drained[0], strict=True)].count(False) == 1
+
+
+def test_partitions_count_as_shared_whose_jobs_cannot_help_it() -> None:
+    lines = [f"PartitionName={name} AllowGroups=ALL OverSubscribe={value} State=UP" for name, value in (
+        ("twice", "FORCE:2"), ("once", "FORCE:1"), ("asked", "YES:4"), ("no", "NO"), ("whole", "EXCLUSIVE"),
+    )]  # fmt: skip
+
+    assert sharing_in("\n".join(lines).encode()) == (("twice", 2),)
+    assert sharing_in(b"No partitions in the system\n") == ()

@@ -366,3 +366,14 @@ def test_account_of_holders_is_refused_where_no_machine_moves_in_one(tmp_path: P
     assert PolicyBook(str(path), has_holders=True).current.holder_account == "machines"
     with pytest.raises(MetadataError, match=r"holder_account has no effect.*set jobs\.live"):
         PolicyBook(str(path))
+
+
+def test_overbooking_is_refused_where_no_machine_moves(tmp_path: Path) -> None:
+    path = tmp_path / "policies.yaml"
+    path.write_text("version: 1\noverbook: {}\nrules: [{name: everybody}]\n")
+
+    found = PolicyBook(str(path), moves=True).current.overbook
+    assert found is not None
+    assert (found.margin_percent, found.age_s, found.most) == (25, 120, 2)
+    with pytest.raises(MetadataError, match=r"overbook has no effect.*set jobs\.machines"):
+        PolicyBook(str(path))

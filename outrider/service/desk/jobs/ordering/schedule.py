@@ -13,8 +13,9 @@ from outrider.core.besteffort.jobs.order import Order, OrderedJob, Rank, rank
 from outrider.core.besteffort.jobs.placement import JobPlacement
 from outrider.core.besteffort.jobs.schedule import JobPlace, JobSchedule, ScheduledJob
 from outrider.metadata.notation.hostlists import fold
-from outrider.rms.base import JobState, RmsJob, Sight
+from outrider.rms.base import JobState, RmsJob, RmsReservation, Sight
 from outrider.service.desk.jobs.job import WAITING, JobEntry, JobQueues, Stage
+from outrider.service.desk.jobs.ordering.came_back import came_back
 from outrider.service.desk.jobs.placement import UNLIMITED_S, JobPlacer
 from outrider.service.desk.nodes.running_jobs import Started
 from outrider.service.desk.state.agenda import Agenda, Topic
@@ -48,6 +49,10 @@ class JobTurns:
         self._is_handed_back = False
         self._shares: dict[str, int] | None = None
         self._said: dict[str, int] | None = None
+        self._reserved: tuple[RmsReservation, ...] = ()
+        """The batch system's, if any job was told to start and was not seen to run before."""
+        self._came_back: dict[str, int] = {}
+        """When jobs that were sent back had been submitted."""
         self._schedule = JobSchedule(placer.forecast, None if settings is None else settings.rules, self)
         self._ways: dict[str, JobPlacement] = {}
         """How the image comes to the nodes of places that were found just now."""
@@ -91,6 +96,9 @@ class JobTurns:
         )
         self._shares = dict(sight.shares) if sight.shares else None
         self._said = {key: place for place, key in enumerate(sight.order)} if sight.order else None
+        self._reserved = tuple(sight.reservations) if self._schedule.started else ()
+        waiting = (job for job in sight.jobs if job.state in WAITING and job.queue in self._queues)
+        self._came_back = came_back((job.key, job.submitted_s) for job in waiting)
         self._is_wanted = True
 
     def see(self, entry: JobEntry) -> None:
@@ -102,8 +110,16 @@ class JobTurns:
             self.forget(entry.key)
             entry.granted = entry.planned = ()
             return
-        is_late = entry.released is not None and now_s - entry.granted_s > settings.start_within_s
-        if entry.granted and is_late:
+        if not entry.granted or entry.released is None:
+            return
+        is_late = now_s - entry.granted_s > settings.start_within_s
+        if not is_late and self._is_reserved(entry):
+            # It was told to start a moment too late, or a reservation came before it had started.
+            entry.granted = entry.planned = ()
+            self.forget(entry.key)
+            self.put_again(entry)
+            self._jobs.touch(entry)
+        elif is_late:
             names = fold(self._jobs.names(set(entry.granted)))
             entry.granted = entry.planned = ()
             entry.words = (
@@ -122,6 +138,19 @@ class JobTurns:
             job = jobs.entries[key].job
             limit_s = UNLIMITED_S if job.limit_s is None else job.limit_s
             yield Started(job=job, nodes=jobs.names(set(place.nodes)), end_s=now_s + limit_s)
+
+    def _is_reserved(self, entry: JobEntry) -> bool:
+        """Whether the batch system keeps the nodes of a job that was told to start for a reservation that
+        would begin before the job's limit: it does not start it there."""
+        now_s, limit_s, nodes = self._site.now_s, entry.job.limit_s, self._jobs.names(set(entry.granted))
+        until_s = now_s + (UNLIMITED_S if limit_s is None else limit_s)
+        return any(
+            each.is_whole
+            and each.start_s < until_s
+            and now_s < each.end_s
+            and not set(nodes).isdisjoint(each.nodes)
+            for each in self._reserved
+        )
 
     def put_again(self, entry: JobEntry) -> None:
         """Something about a job is new: what it asks for, or that it may start at all."""
@@ -235,7 +264,7 @@ class JobTurns:
         job = entry.job
         candidate = OrderedJob(
             key=job.key,
-            submitted_s=job.submitted_s,
+            submitted_s=self._came_back.get(job.key, job.submitted_s),
             nodes_wanted=job.nodes_wanted,
             limit_s=UNLIMITED_S if job.limit_s is None else job.limit_s,
             user=job.user,

@@ -208,6 +208,24 @@ def test_image_of_a_job_that_waits_for_nodes_is_there_before_its_turn(easy: Sand
     assert nodes_of(easy, key) == ("n1", "n2", "n3")
 
 
+def test_job_that_waits_beside_its_image_goes_first_on_a_node_that_is_free_before(easy: Sandbox) -> None:
+    others = [submit(easy, None, limit_s=HOUR_S) for _ in range(3)]
+    last = submit(easy, None, limit_s=600)
+    easy.sleep(SOON_S)
+    key = submit(easy, limit_s=HOUR_S)
+    easy.sleep(SOON_S)
+    is_brought = {name for name, pool in easy.pools.items() if pool.fetches}
+    easy.sleep(started_s(easy, last) + 600 - 85 - easy.now_s)
+    easy.rms.cancel(others[0], "")
+    later = submit(easy, limit_s=HOUR_S)
+    easy.sleep(65)
+
+    assert is_brought == {"n4"}
+    assert state(easy, last) is JobState.RUNNING
+    assert nodes_of(easy, key) == ("n1",)
+    assert state(easy, later) is JobState.HELD
+
+
 def test_job_whose_node_does_not_say_that_it_has_the_image_is_not_released_to_it(easy: Sandbox) -> None:
     easy.pools["n1"].images[UBUNTU] = NodeImage(digest=UBUNTU, size_bytes=10 * RATE, uri="x")
     easy.sleep(301)
@@ -220,6 +238,23 @@ def test_job_whose_node_does_not_say_that_it_has_the_image_is_not_released_to_it
 
     assert before is JobState.HELD
     assert nodes_of(easy, key) == ("n1",)
+
+
+@pytest.mark.parametrize("is_new_service", [False, True])
+def test_job_that_was_sent_back_has_the_place_in_the_queue_that_it_had(
+    easy: Sandbox, *, is_new_service: bool
+) -> None:
+    first = submit(easy, None, nodes=4)
+    easy.sleep(SOON_S)
+    others = [submit(easy, None, nodes=4) for _ in range(2)]
+    easy.sleep(SOON_S)
+    easy.rms.requeue(first, started_s(easy, first), "it makes way")
+    if is_new_service:
+        easy.restart()
+    easy.sleep(2 * HOUR_S + 10 * LOOK_S)
+
+    runs = [each.subject for each in easy.rms.log if each.what == "running"]
+    assert runs == [first, others[0], first, others[1]] or runs == [first, first, *others]
 
 
 def test_jobs_go_round_a_reservation(easy: Sandbox) -> None:
@@ -341,6 +376,33 @@ def test_job_that_does_not_start_gives_its_place_to_others(easy: Sandbox) -> Non
 
     assert before is JobState.HELD
     assert state(easy, other) is JobState.RUNNING
+
+
+def test_job_that_a_reservation_keeps_from_its_nodes_gets_others_at_once(easy: Sandbox) -> None:
+    release, told = easy.rms.release, list[tuple[str, ...]]()
+
+    def release_late(job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
+        told.append(nodes)
+        if len(told) == 1:
+            start_s = easy.now_s + HOUR_S // 2
+            easy.rms.outside.reserve(
+                RmsReservation(
+                    name="theirs",
+                    nodes=nodes,
+                    start_s=start_s,
+                    end_s=start_s + HOUR_S,
+                    users=("root",),
+                    is_ours=False,
+                )
+            )
+        release(job, nodes, ticket)
+
+    easy.rms.release = release_late  # type: ignore[method-assign]
+    key = submit(easy, None, nodes=1, limit_s=HOUR_S)
+    easy.sleep(SOON_S)
+
+    assert told == [("n1",), ("n2",)]
+    assert nodes_of(easy, key) == ("n2",)
 
 
 def test_queues_that_are_handed_back_are_the_batch_systems_until_they_are_taken_over(easy: Sandbox) -> None:

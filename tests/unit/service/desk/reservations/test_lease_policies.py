@@ -15,6 +15,7 @@ from outrider.service.answers.records import Explanation
 from outrider.service.daemon.threads.reception import PolicyBook
 from outrider.service.ports import NodeImage
 from outrider.service.requests import Explain, Modify
+from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, digest_of, show, wanted
 
 HOUR_S = 3600
@@ -158,12 +159,16 @@ leases: {adaptive: {booked: 1000, waiting: 1000, start: 50%, step: 25%, every: 1
 """
 
 
+SELDOM = Settings(link_rate_bytes_per_s=RATE, reserve_s=60, look_every_s=120, reconcile_every_s=1_200)
+"""Days are simulated."""
+
+
 def test_the_share_falls_while_jobs_wait_and_says_so(tmp_path: Path) -> None:
     """On four nodes eight jobs are held up by a quarter of an hour each, for an hour that is worth one.
 
     That is known some minutes later; until then the share has risen.
     """
-    sandbox = Sandbox(tmp_path, policies=ADAPTIVE)
+    sandbox = Sandbox(tmp_path, policies=ADAPTIVE, settings=SELDOM)
     sandbox.sleep(10)
     kept = reserve(sandbox, 2, 42)
     assert kept.result == "accepted"
@@ -198,7 +203,7 @@ def test_the_share_rises_while_nobody_waits(tmp_path: Path) -> None:
 
 def test_reservations_without_jobs_make_room_for_more_bookings(tmp_path: Path) -> None:
     """Twelve that nobody uses: no more than half of what is booked is believed to be used."""
-    sandbox = Sandbox(tmp_path, policies=ADAPTIVE.replace(b"every: 10m", b"every: 30d"))
+    sandbox = Sandbox(tmp_path, policies=ADAPTIVE.replace(b"every: 10m", b"every: 30d"), settings=SELDOM)
     sandbox.sleep(10)
     assert reserve(sandbox, 3, 30).result == "refused"
     for hour in range(12):

@@ -17,7 +17,7 @@ from outrider.service.answers.reply import Trouble
 from outrider.service.answers.reservations import ReservationList
 from outrider.service.requests import Cancel, ListReservations, Modify, Reserve, ShowLease
 from outrider.service.settings import Settings
-from tests.amount import examples
+from tests.amount import few
 from tests.unit.service.desk.jobs.yielding_site import (
     MARGIN_S,
     NOTICE_S,
@@ -305,7 +305,7 @@ def filled(folder: Path, seed: int) -> int:
     return accepted
 
 
-@pytest.mark.parametrize("first", range(0, examples(60), 10))
+@pytest.mark.parametrize("first", range(0, few(60), 10))
 def test_pieces_have_all_the_time_and_nobody_else_has_their_nodes(tmp_path: Path, first: int) -> None:
     """By a naive look at every pair of reservations."""
     accepted = 0

@@ -12,7 +12,7 @@ from outrider.service.answers.decision import Decision
 from outrider.service.answers.leases import Offer
 from outrider.service.requests import Accept, Caller
 from outrider.service.settings import Settings
-from tests.amount import examples
+from tests.amount import few
 from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, wanted
 
 CAROL = Caller(uid=1003, user="carol")
@@ -51,7 +51,7 @@ def ask(sandbox: Sandbox, chance: random.Random, caller: Caller) -> Decision:
     return answer
 
 
-@pytest.mark.parametrize("seed", range(examples(150)))
+@pytest.mark.parametrize("seed", range(few(150)))
 def test_protected_offer_is_accepted_whatever_others_ask_for(tmp_path: Path, seed: int) -> None:
     chance, naive = random.Random(seed), Naive()
     sandbox = Sandbox(

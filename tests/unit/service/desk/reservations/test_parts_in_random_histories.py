@@ -13,7 +13,7 @@ from outrider.metadata.notation.hostlists import expand
 from outrider.service.answers.decision import Decision
 from outrider.service.requests import Cancel, Modify
 from outrider.service.settings import Settings
-from tests.amount import examples
+from tests.amount import few
 from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, RATE, Sandbox, wanted
 
 NODES, CPUS, STEPS = 3, 5, 30
@@ -95,7 +95,7 @@ class Naive:
 
 
 @pytest.mark.parametrize("has_cores", [False, True])
-@pytest.mark.parametrize("seed", range(examples(36)))
+@pytest.mark.parametrize("seed", range(few(36)))
 def test_parts_are_never_promised_twice_and_never_refused_in_vain(
     tmp_path: Path, seed: int, has_cores: bool
 ) -> None:

@@ -15,6 +15,7 @@ from outrider.service.answers.decision import Decision
 from outrider.service.answers.reply import Trouble
 from outrider.service.requests import Cancel, Modify
 from outrider.service.settings import Settings
+from tests.amount import examples
 from tests.unit.service.desk.sandbox import ALICE, BOB, GIB, RATE, Sandbox, wanted
 
 POLICIES = b"""
@@ -101,7 +102,7 @@ def happen(sandbox: Sandbox, random: Random) -> None:
     sandbox.sleep(random.choice((1, 40, 400, 2000)))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_plan_is_what_is_answered_then(seed: int) -> None:
     random = Random(seed)
@@ -121,7 +122,7 @@ def test_a_plan_is_what_is_answered_then(seed: int) -> None:
     assert asked
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_start_that_is_named_is_accepted_at_once(seed: int) -> None:
     random = Random(seed)

@@ -12,8 +12,9 @@ from outrider.service.answers.decision import Decision
 from outrider.service.answers.leases import Report
 from outrider.service.answers.reservations import ReservationDetails
 from outrider.service.requests import Accept, Caller, Cancel, Modify, Reserve, Show, ShowReport
+from outrider.service.settings import Settings
 from tests.amount import examples
-from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, Sandbox, reserve, show, wanted
+from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, RATE, Sandbox, reserve, show, wanted
 
 HOUR_S = 3_600
 PLAIN = b"version: 1\nrules: [{name: all}]\nleases: {pricing: {rate: 1000}}\n"
@@ -30,8 +31,8 @@ leases: {pricing: {rate: 1000, load: [{from: 50%, percent: 100}]}}
 CAROL = Caller(uid=1003, user="carol", groups=("chemistry", "physics"), group="chemistry")
 
 
-def priced(folder: Path, policies: bytes = PLAIN) -> Sandbox:
-    return Sandbox(folder, policies=policies)
+def priced(folder: Path, policies: bytes = PLAIN, settings: Settings | None = None) -> Sandbox:
+    return Sandbox(folder, policies=policies, settings=settings)
 
 
 def details(sandbox: Sandbox, name: str, caller: Caller = ALICE) -> ReservationDetails:
@@ -207,7 +208,9 @@ def test_period_is_when_reservations_were_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(examples(45)))
 def test_sums_add_up_over_random_histories_whoever_pays(tmp_path: Path, seed: int) -> None:
-    chance, sandbox = random.Random(seed), priced(tmp_path, LOAD)
+    # Half a day is simulated.
+    seldom = Settings(link_rate_bytes_per_s=RATE, reserve_s=60, look_every_s=120, reconcile_every_s=1_200)
+    chance, sandbox = random.Random(seed), priced(tmp_path, LOAD, seldom)
     owners: dict[str, Caller] = {}
     lost = dear = 0
     for _ in range(20):

@@ -121,8 +121,9 @@ def test_what_users_never_get_is_kept_without_a_call_for_it(site: Sandbox) -> No
 
 
 def test_kept_bytes_are_renewed_and_given_back(site: Sandbox) -> None:
-    accepted = reserve(site, start="now+200hours")
-    site.sleep(150 * HOUR_S)
+    accepted = reserve(site, start="now+100hours")
+    # Longer than a promise to a node lasts without being renewed.
+    site.sleep(site.settings.pin_lease_s + 12 * HOUR_S)
     renewed_s = site.pools["n1"].promised[1]
     site.ask(Cancel(name=accepted.name), ALICE)
     site.sleep(300)

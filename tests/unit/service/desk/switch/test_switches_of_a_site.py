@@ -10,90 +10,22 @@ from random import Random
 import pytest
 
 from outrider.core.model import Resources
-from outrider.rms.base import JobState, Refused, RmsError, RmsNode
-from outrider.rms.twin import Twin, TwinRules
+from outrider.rms.base import JobState, RmsNode
 from outrider.service.answers.reply import Trouble
-from outrider.service.answers.switch import SwitchView
 from outrider.service.daemon.threads.planning import planned
-from outrider.service.desk.batch.job_effects import is_move, moved_by
 from outrider.service.desk.switch.decision import SwitchDecision, read_switch, write_switch
-from outrider.service.ports import Call, Carry, Finished, NodeImage, PlanMoves
-from outrider.service.requests import Asked, DecideSwitch, Request, ShowSwitch, SuspendJob
+from outrider.service.ports import Finished, PlanMoves
+from outrider.service.requests import Asked, DecideSwitch, ShowSwitch, SuspendJob
 from outrider.store.errors import Damaged
-from tests.unit.service.desk.jobs.yielding_site import MACHINE, SETTINGS, SETTLED_S, happened
-from tests.unit.service.desk.sandbox import ADMIN, RATE, Pool, Sandbox, digest_of
-
-HALF_MIB, WHOLE_MIB = 32_768, 65_536
-
-
-class Halls(Sandbox):
-    """Nodes of 64 GiB that all have the image, and between which saved machines can move."""
-
-    def __init__(self, folder: Path, **options: object) -> None:
-        super().__init__(folder, **options)  # type: ignore[arg-type]
-        names = list(self.pools)
-        self.rms = Twin(
-            [RmsNode(name=name, capacity=Resources.of(cpus=8, memory_mib=WHOLE_MIB)) for name in names],
-            clock=self.clock,
-            rules=TwinRules(moves_machines=True, save_s=3),
-        )
-        self.refuses: list[str] = []
-        """Jobs whose machines nobody can bring over, once each."""
-        self.carried: list[str] = []
-        digest = digest_of("ubuntu")
-        for pool in self.pools.values():
-            pool.images[digest] = NodeImage(digest=digest, size_bytes=10 * RATE, uri="x")
-        self._others = self._carry_out
-        self._carry_out = self._carried  # type: ignore[method-assign]
-
-    def _carried(self, call: Call) -> object:
-        if not isinstance(call, Carry) or not is_move(call.effect):
-            return self._others(call)
-        fields = moved_by(call.effect)
-        if fields["job"] in self.refuses:
-            self.refuses.remove(fields["job"])
-            return Refused("another version of QEMU")
-        try:
-            assert fields["goes_first"], fields
-            self.rms.move(fields["job"], tuple(fields["targets"]), goes_first=True)
-        except RmsError as error:
-            return error
-        self.carried.append(f"{fields['job']} to {','.join(fields['targets'])}")
-        return None
-
-    def machine(self, memory_mib: int, *, cpus: int = 1, wanted: JobState = JobState.RUNNING) -> str:
-        key = self.submit(more=MACHINE, argv=("sleep", "30000"), memory_mib=memory_mib, cpus=cpus)
-        self.sleep(30)
-        job = self.job(key)
-        assert job is not None
-        assert job.state is wanted, job
-        return key
-
-    def at(self, key: str) -> tuple[str, ...]:
-        """Where it runs; nothing if it does not."""
-        job = self.job(key)
-        assert job is not None
-        return job.nodes if job.state is JobState.RUNNING else ()
-
-    def switch(self, request: Request) -> SwitchView:
-        answer = self.ask(request, ADMIN)
-        assert isinstance(answer, SwitchView), answer
-        return answer
-
-    def starts(self, key: str) -> int:
-        return len(happened(self, key, "running"))
+from tests.amount import examples
+from tests.unit.service.desk.jobs.yielding_site import SETTINGS, SETTLED_S, happened
+from tests.unit.service.desk.sandbox import ADMIN, RATE, Pool
+from tests.unit.service.desk.switch.halls import HALF_MIB, WHOLE_MIB, Halls, made
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Halls]:
     yield from made(tmp_path, SETTINGS)
-
-
-def made(folder: Path, settings: object, nodes: int = 2) -> Iterator[Halls]:
-    found = Halls(folder, nodes=nodes, settings=settings)
-    found.sleep(SETTLED_S)
-    yield found
-    found.close()
 
 
 def swap_of(site: Halls) -> tuple[str, str, tuple[tuple[str, str], ...]]:
@@ -201,7 +133,7 @@ def test_switch_of_a_killed_service_is_carried_to_its_end(site: Halls, killed_af
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(examples(100)))
 def test_switch_is_carried_to_its_end_whenever_the_service_is_killed(site: Halls, seed: int) -> None:
     random = Random(seed)
     kills_s = [random.randint(0, 20) for _ in range(random.randint(1, 8))]
