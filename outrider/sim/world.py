@@ -163,11 +163,8 @@ class Simulation:
             workspace = replace(workspace, owner=replace(workspace.owner, user=submission.user))
         if setup.slowdown_percent:
             workspace = replace(workspace, duration_s=setup.stretched_s(workspace.duration_s))
-            return replace(
-                submission,
-                workspace=workspace,
-                run_s=min(workspace.duration_s, setup.stretched_s(submission.run_s)),
-            )
+            run_s = min(workspace.duration_s, setup.stretched_s(submission.run_s))
+            return replace(submission, workspace=workspace, run_s=run_s)
         return submission if workspace is submission.workspace else replace(submission, workspace=workspace)
 
     def _at(self, at_s: int, order: EventOrder, happen: Callable[..., None], *arguments: object) -> None:
