@@ -62,11 +62,16 @@ class MachineHost:
         with ZipFile(held, "w", ZIP_DEFLATED) as archive:
             for path in sorted(package.rglob("*.py")):
                 archive.write(path, f"{package.name}/{path.relative_to(package)}")
-        replace_file(RealDisk(), str(self.folder / ARCHIVE), held.getvalue())
-        (self.folder / ARCHIVE).chmod(0o644)
+        # Beside that folder, where users can make nothing.
+        replace_file(RealDisk(), str(self._archive), held.getvalue())
+        self._archive.chmod(0o644)
 
     def program(self, *arguments: str) -> tuple[str, ...]:
-        return (self.python, "-I", "-S", "-c", MACHINE, str(self.folder / ARCHIVE), *arguments)
+        return (self.python, "-I", "-S", "-c", MACHINE, str(self._archive), *arguments)
+
+    @property
+    def _archive(self) -> Path:
+        return self.folder.parent / ARCHIVE
 
     def refusal(self, lines: JobLines, submission: Submission) -> str | None:
         """Why such a machine can never run here; None if it can."""
