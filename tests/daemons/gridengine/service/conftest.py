@@ -56,9 +56,30 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     KEPT.end_unless_wanted(nextitem)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left(request: pytest.FixtureRequest, site: GridEngineSite) -> Iterator[None]:
-    """After each test: no queue in error; no job, reservation, instance, pin or file of a hook's left."""
+    """After a file's tests: no job, reservation, instance, pin, file of a hook's or changed device."""
+    failed_before = request.session.testsfailed
+    yield
+    if request.session.testsfailed > failed_before:
+        return
+    is_sound = False
+    try:
+        site.cluster.wait_for(
+            "no leftovers",
+            lambda: next(leftovers(site), None) is None,
+            SETTLE_S,
+            lambda: f"{[*leftovers(site)]}\n{site.logs()}",
+        )
+        is_sound = True
+    finally:
+        if not is_sound:
+            KEPT.end()
+
+
+@pytest.fixture(autouse=True)
+def _idle(request: pytest.FixtureRequest, site: GridEngineSite) -> Iterator[None]:
+    """After each test: no job, and no queue in error."""
     failed_before = request.session.testsfailed
     yield
     if request.session.testsfailed > failed_before:
@@ -67,8 +88,8 @@ def _nothing_is_left(request: pytest.FixtureRequest, site: GridEngineSite) -> It
         return
     cluster = site.cluster
     cluster.wait_for(
-        "no leftovers",
-        lambda: next(leftovers(site), None) is None,
+        "no jobs",
+        lambda: next(jobs_left(site), None) is None,
         SETTLE_S,
         lambda: f"{[*leftovers(site)]}\n{site.logs()}",
     )
@@ -78,12 +99,16 @@ def _nothing_is_left(request: pytest.FixtureRequest, site: GridEngineSite) -> It
 
 def leftovers(site: GridEngineSite) -> Iterator[str]:
     """What is asked for most easily first: whoever waits for an end looks no further than to what is left."""
-    shown = site.cluster.run(HEAD, ["qstat", "-u", "*"]).stdout
-    yield from (f"job: {line}" for line in shown.splitlines()[2:])
-    yield from (f"job {job} on {node}" for node, jobs in site.cluster.jobs_on().items() for job in jobs)
+    yield from jobs_left(site)
     yield from (f"advance reservation {name}" for name in advances(site))
     yield from site.left_on_nodes()
     yield from changed_devices(site)
+
+
+def jobs_left(site: GridEngineSite) -> Iterator[str]:
+    shown = site.cluster.run(HEAD, ["qstat", "-u", "*"]).stdout
+    yield from (f"job: {line}" for line in shown.splitlines()[2:])
+    yield from (f"job {job} on {node}" for node, jobs in site.cluster.jobs_on().items() for job in jobs)
 
 
 def changed_devices(site: GridEngineSite) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from cachemgr.base.clock import SystemClock
 from testbed.batchcluster import HEAD
 from testbed.clustersite import ServedImage
 from testbed.commands import CommandFailed
@@ -32,6 +33,13 @@ WORK = """echo "run $RESTARTED"
 while [ "$RESTARTED" = 0 ] && [ ! -e "$HOME/enough" ]; do sleep 1; done
 echo result >>"$HOME/result-$JOB_ID"
 """
+# It ends by itself at an instant of the day, or after 2 s if that is over.
+ENDING = """left=$(( {at_ms} - $(date +%s%3N) ))
+[ $left -gt 0 ] || left=2000
+sleep $((left / 1000)).$(printf %03d $((left % 1000)))
+echo result >>"$HOME/result-$JOB_ID"
+"""
+ENDING_JOBS, EVERY_MS, MARGIN_MS, AHEAD_S = 14, 500, 20_000, 75
 
 
 def work(site: GridEngineSite, image: ServedImage, node: str) -> str:
@@ -77,6 +85,30 @@ def test_youngest_job_makes_way_in_time_and_comes_back(site: GridEngineSite) -> 
     assert (results(site, younger), results(site, older)) == ("result\n", "result\n")
     assert [output(site, job).count("began on") for job in (younger, older)] == [2, 1]
     assert f"reservation is endangered reservation={name} " not in site.logs()
+
+
+@pytest.mark.long
+def test_jobs_that_end_when_they_are_to_make_way_have_one_result(site: GridEngineSite) -> None:
+    image = site.image("ending.qcow2", 5 * MB)
+    workspace(site, "brief", 8 * MB)
+    named = f"OUTRIDER=image={image.uri};digest={image.digest};preemptible=requeue"
+    start_s = SystemClock().now_s() + AHEAD_S
+    first_ms = start_s * 1000 - MARGIN_MS - 5 * EVERY_MS
+    # The first to be told is the last to end, so that some end while they are told.
+    texts = [ENDING.format(at_ms=first_ms + number * EVERY_MS) for number in reversed(range(ENDING_JOBS))]
+    jobs = [submit(site, None, "-ac", named, "-l", "h_rt=300", more=text) for text in texts]
+    for job in jobs:
+        wait_output(site, job)
+
+    answer = reserve(site, "brief", "--nodes=4", f"--start=uts{start_s}", "-t20s")
+    wait_reservation(site, str(answer["name"]), "ended")
+    ends = [ended(site, job, LONGEST_S) for job in jobs]
+
+    assert answer["result"] == "accepted"
+    assert [each["exit_status"] for each in ends] == ["0"] * ENDING_JOBS
+    assert [results(site, job) for job in jobs] == ["result\n"] * ENDING_JOBS
+    runs = [len(site.cluster.accounts(job)) for job in jobs]
+    assert (runs[0], runs[-1]) == (2, 1), "some were sent back, and some were over before"
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,7 @@ def test_keeper_that_is_killed_leaves_no_machine(machines: OutriderSite) -> None
     assert done.state == "FAILED"
 
 
+@pytest.mark.long
 def test_end_of_its_time_reaches_the_script(machines: OutriderSite) -> None:
     site = machines
     image = site.image("ended.qcow2", 4 * MB)
