@@ -8,9 +8,9 @@ releases wait for one another, and from one job's end to the next one's start on
 fitted to the load. The bound is 10 % of the mean wait. Needs root and Slurm or Grid Engine.
 
 Where a difference is from is told, too: how long those waited that found room, and what passed from an end to
-the next start, live and as measured before, and what the simulator says with these instead; and how far the
-simulation's own mean moves when jobs come half a second earlier or later, since that decides which of them
-have their turn before a reservation.
+the next start, live and as measured before; how far the simulation's own mean moves when jobs come half a
+second earlier or later, since that decides which of them have their turn before a reservation; and what that
+mean is with what both took in the load itself.
 """
 
 from __future__ import annotations
@@ -264,11 +264,10 @@ def waits(
         start_s=room_s if room else latency.start_s,
         turnover_s=latency.turnover_s + between[0] - between[1],
     )
-    with_own = mean(waited_s(simulate(given, nodes, own.delays(system.back_s))[1]).values())
-    ratio = mean(live.values()) / with_own
-    print(f"with what both took in the load itself the simulation has {with_own:.1f} s: {ratio:.3f}")
     shaken = shaken_means_s(given, nodes, latency.delays(system.back_s))
     print(f"hand-ins moved by {SHAKEN_S} s at most: {mean(shaken):.1f} s, deviation {stdev(shaken):.1f} s")
+    shaken = shaken_means_s(given, nodes, own.delays(system.back_s))
+    print(f"so with what starts and turnovers took in the load itself: {mean(shaken):.1f} s")
     return live, predicted
 
 

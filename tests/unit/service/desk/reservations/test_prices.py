@@ -13,7 +13,7 @@ from outrider.service.answers.leases import Report
 from outrider.service.answers.reservations import ReservationDetails
 from outrider.service.requests import Accept, Caller, Cancel, Modify, Reserve, Show, ShowReport
 from outrider.service.settings import Settings
-from tests.amount import examples
+from tests.amount import few
 from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, RATE, Sandbox, reserve, show, wanted
 
 HOUR_S = 3_600
@@ -206,7 +206,7 @@ def test_period_is_when_reservations_were_over(tmp_path: Path) -> None:
     assert before.lines == after.lines == ()
 
 
-@pytest.mark.parametrize("seed", range(examples(45)))
+@pytest.mark.parametrize("seed", range(few(45)))
 def test_sums_add_up_over_random_histories_whoever_pays(tmp_path: Path, seed: int) -> None:
     # Half a day is simulated.
     seldom = Settings(link_rate_bytes_per_s=RATE, reserve_s=60, look_every_s=120, reconcile_every_s=1_200)
