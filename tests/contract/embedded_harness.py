@@ -88,12 +88,6 @@ class ClockLauncher:
         found = self.launched[identity]
         return None if found.is_over() else found
 
-    def discard(self, job: str, uid: int) -> None:
-        """Its jobs have no machines."""
-
-    def close(self) -> None:
-        """It has begun nothing else."""
-
 
 class Quiet:
     """A log that nobody reads."""

@@ -28,7 +28,6 @@ from dataclasses import asdict, replace
 
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
 from cachemgr.machines import states
-from cachemgr.machines.batch.bootfiles import FOLDER as KERNELS
 from cachemgr.machines.batch.bootfiles import BootFiles, boot_files
 from cachemgr.machines.batch.console import LOGIN_VERB, VERB, console, login
 from cachemgr.machines.batch.image import ROOT, JobImages, job_images
@@ -52,7 +51,7 @@ from cachemgr.machines.batch.steps.leaving import LeavingMachine, clear_after
 from cachemgr.machines.batch.steps.left import LeftFiles
 from cachemgr.machines.batch.steps.marks import FOLDER_PREFIX, HOLD, HOLDS, SavedMark
 from cachemgr.machines.batch.steps.tasks import TASKS, run_tasks
-from cachemgr.machines.batch.system import OWN_PLACE, BatchJob, job_here
+from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
 from cachemgr.machines.machine import Machine
 from cachemgr.machines.qemu.process import BUSY
@@ -77,7 +76,7 @@ MOST_SCRIPT_BYTES = 16 << 20
 TRIES = 12
 PAUSE_S = 5.0
 KEY = re.compile(r"[0-9]{1,10}(-[0-9]{1,10})?")
-NOT_FOR_GUESTS = re.compile(r"LD_.*|PYTHON.*|OUTRIDER_(BOOT|IMAGE|MACHINES?|TICKET)|TMPDIR|TMP|BASH_FUNC_.*")
+NOT_FOR_GUESTS = re.compile(r"LD_.*|PYTHON.*|OUTRIDER_(IMAGE|MACHINES?|TICKET)|TMPDIR|TMP|BASH_FUNC_.*")
 NODES = re.compile(
     r"SLURM_(JOB_|STEP_)?NODELIST|SLURM_NNODES|SLURM_TASKS_PER_NODE|SLURM_JOB_CPUS_PER_NODE|PE_HOSTFILE"
 )
@@ -111,7 +110,7 @@ def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
 
 def _main(arguments: Sequence[str], environment: Mapping[str, str], site: MachineSite) -> int:
     job = job_here(environment)
-    mark = _mark(environment, job.key)
+    mark = SavedMark(environment.get("HOME", ""), job.key)
     ended = mark.take_end()
     if ended is not None and job.attempt > 0:
         mark.remove_outputs()
@@ -140,7 +139,7 @@ def _keep(
     folder = _folder(job.key)
     make_private(os.path.dirname(folder))
     machine = Machine(folder, site)
-    mark = _mark(environment, job.key)
+    mark = SavedMark(environment.get("HOME", ""), job.key)
     first = wrapped.instances[0]
     path = environment.get("OUTRIDER_IMAGE", "")
     images = job_images(site.disk, job.key, path, first.image, wrapped.data)
@@ -189,7 +188,7 @@ def _hold(key: str, rate: str, environment: Mapping[str, str], site: MachineSite
     own, folder = job_here(environment), _folder(key)
     make_private(os.path.dirname(folder))
     images = job_images(site.disk, own.key, environment.get("OUTRIDER_IMAGE", ""), 0, ())
-    mark = _mark(environment, key)
+    mark = SavedMark(environment.get("HOME", ""), key)
     return hold(Machine(folder, site), own, mark, images, rate)
 
 
@@ -255,7 +254,7 @@ def discard(key: str, site: MachineSite) -> int:
         with suppress(CacheError, OSError):
             remove_arrivals(machine)
             os.rmdir(machine.folder)
-    mark = _mark(os.environ, key)
+    mark = SavedMark(os.environ.get("HOME", ""), key)
     mark.remove()
     mark.remove_outputs()
     mark.take_end()
@@ -331,18 +330,7 @@ def make_private(folder: str) -> None:
 
 
 def _folder(key: str) -> str:
-    return f"{_user_folder(os.environ)}/{FOLDER_PREFIX}{key}"
-
-
-def _user_folder(environment: Mapping[str, str]) -> str:
-    """The embedded batch system has a place of its own: the numbers of its jobs are others', too."""
-    return f"{environment.get(OWN_PLACE) or MACHINES}/outrider-{os.geteuid()}"
-
-
-def _mark(environment: Mapping[str, str], key: str) -> SavedMark:
-    """In the user's home; in that place of its own if there is one."""
-    home = _user_folder(environment) if environment.get(OWN_PLACE) else environment.get("HOME", "")
-    return SavedMark(home, key)
+    return f"{MACHINES}/outrider-{os.geteuid()}/{FOLDER_PREFIX}{key}"
 
 
 def _key(text: str) -> str:
@@ -362,7 +350,7 @@ def _wish(
     environment: Mapping[str, str],
 ) -> MachineWish:
     check_room(options.scratch)
-    boot: BootFiles = boot_files(options.boot, environment.get("OUTRIDER_BOOT") or KERNELS)
+    boot: BootFiles = boot_files(options.boot)
     has_network = job.nodes > 1 or options.is_interactive or options.roles > 0
     folder, first, image = os.getcwd(), wrapped.instances[0], images.root
     variables = sorted(

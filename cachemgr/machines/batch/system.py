@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ASK_S = 10
-OWN_PLACE = "OUTRIDER_MACHINES"
-"""The folder of machines of the embedded batch system."""
 MOST_HOSTS_BYTES = 1 << 20
 IN_ERROR = 100
 """A job that ends with it is in Grid Engine's error state, until somebody clears that."""
@@ -79,8 +77,6 @@ def job_here(environment: Mapping[str, str]) -> BatchJob:
         return _of_slurm(environment)
     if environment.get("JOB_ID") and environment.get("SGE_TASK_ID"):
         return _of_grid_engine(environment)
-    if environment.get("OUTRIDER_JOB") and environment.get(OWN_PLACE):
-        return _of_embedded(environment)
     raise BadRequest("this is no batch job: a machine begins as the script of one")
 
 
@@ -143,16 +139,6 @@ def _hosts(path: str) -> list[tuple[str, str]]:
             if host:
                 found[host] = found.get(host, 0) + _count(slots)
     return [(host, str(slots)) for host, slots in found.items()]
-
-
-def _of_embedded(environment: Mapping[str, str]) -> BatchJob:
-    """It is told to save its machine before it goes back, and started again on its word alone."""
-    return BatchJob(
-        key=_number(environment["OUTRIDER_JOB"]),
-        cpus=_count(environment.get("OUTRIDER_CPUS", "1")),
-        attempt=_count(environment.get("OUTRIDER_ATTEMPT", "0")),
-        comes_back=True,
-    )
 
 
 def _number(text: str) -> str:

@@ -17,8 +17,6 @@ class Command:
     uid: int
     argv: tuple[str, ...]
     variables: Mapping[str, str]
-    machine: str = ""
-    """What the command's virtual machine is to be, if it runs in one: a submit filter's words."""
 
 
 class Handle(Protocol):
@@ -55,12 +53,6 @@ class Handle(Protocol):
 class Launcher(Protocol):
     def refusal(self, submission: Submission) -> str | None:
         """Why such a job can never be run here; None if it can."""
-
-    def discard(self, job: str, uid: int) -> None:
-        """Remove what a job that is over has left of its machine, now or a moment later."""
-
-    def close(self) -> None:
-        """Wait for what was begun beside jobs' commands."""
 
     def launch(self, command: Command) -> Handle:
         """Raises OSError if there cannot be another process now."""

@@ -16,17 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cachemgr.machines.batch.kept import DISCARD
 from outrider.rms.base import Submission
 from outrider.rms.embedded.launching import Command, Handle
-from outrider.rms.embedded.machines import MachineHost, lines_of, script_of
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 MOST_ARGUMENT_BYTES = 100_000
 MOST_OUTPUTS = 1_000
 """Output files that are kept; the oldest go."""
 REAP_S = 2.0
-DISCARD_S = 30.0
 # Waits for a word on its stdin, becomes the user, and then the command. Whoever launched it and
 # died before it could write down that it did leaves no command running that nobody knows of.
 PROGRAM = """
@@ -66,14 +63,9 @@ except OSError as error:
 class ProcessLauncher:
     """Runs commands; their output is in `folder`, in a file named after the job."""
 
-    def __init__(
-        self, folder: Path, *, python: str = sys.executable, machines: MachineHost | None = None
-    ) -> None:
-        """`machines`: where jobs have virtual machines; without it there are none."""
+    def __init__(self, folder: Path, *, python: str = sys.executable) -> None:
         self._folder = folder
         self._python = python
-        self._machines = machines
-        self._discards: list[subprocess.Popen[bytes]] = []
 
     def output_of(self, job: str) -> Path:
         return self._folder / f"{job}.out"
@@ -93,12 +85,7 @@ class ProcessLauncher:
             pwd.getpwuid(submission.uid)
         except KeyError:
             return f"there is no user with uid {submission.uid} on this machine"
-        lines = lines_of(submission)
-        if lines is None:
-            return None
-        if self._machines is None:
-            return "run is vm, and this site runs no jobs in virtual machines (jobs.machines): leave it out"
-        return self._machines.refusal(lines, submission)
+        return None
 
     def launch(self, command: Command) -> Handle:
         user = pwd.getpwuid(command.uid)
@@ -118,53 +105,15 @@ class ProcessLauncher:
             )
         finally:
             os.close(output)
-        argv, variables, home = (
-            self._in_machine(command, user) if command.machine else _plainly(command, user)
-        )
         told = {
-            "argv": argv,
-            "variables": {**_variables(user), **variables},
-            "home": home,
+            "argv": command.argv,
+            "variables": {**_variables(user), **command.variables},
+            "home": user.pw_dir,
             "uid": user.pw_uid,
             "gid": user.pw_gid,
             "gids": os.getgrouplist(user.pw_name, user.pw_gid) if os.geteuid() == 0 else None,
         }
         return _Child(child, json.dumps(told).encode() + b"\n")
-
-    def _in_machine(
-        self, command: Command, user: pwd.struct_passwd
-    ) -> tuple[tuple[str, ...], dict[str, str], str]:
-        """The program that keeps a machine, in whose guest the command is run. Its working folder, which is
-        copied into the guest and back, is the job's own."""
-        assert self._machines is not None
-        script, work = self._folder / f"{command.job}.script", self._folder / f"{command.job}.work"
-        work.mkdir(mode=0o700, exist_ok=True)
-        script.unlink(missing_ok=True)
-        script.write_text(script_of(command.argv))
-        script.chmod(0o400)
-        if os.geteuid() == 0:
-            for each in (script, work):
-                os.chown(each, user.pw_uid, user.pw_gid)
-        argv = self._machines.program(command.machine, str(script))
-        return argv, {**command.variables, **self._machines.variables}, str(work)
-
-    def discard(self, job: str, uid: int) -> None:
-        self._discards = [each for each in self._discards if each.poll() is None]
-        if self._machines is None or not (self._machines.folder / f"outrider-{uid}" / f"job-{job}").exists():
-            return
-        identity = {"user": uid, "group": uid, "extra_groups": []} if os.geteuid() == 0 else {}
-        child = subprocess.Popen(
-            self._machines.program(DISCARD, job), cwd="/", env={"PATH": PATH, **self._machines.variables},
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True, **identity,  # type: ignore[call-overload]
-        )  # fmt: skip
-        self._discards.append(child)
-
-    def close(self) -> None:
-        for each in self._discards:
-            with suppress(subprocess.TimeoutExpired):
-                each.wait(DISCARD_S)
-        self._discards = []
 
     def adopt(self, identity: str) -> Handle | None:
         found = _Mark.read(identity)
@@ -188,10 +137,6 @@ def _output(path: Path, uid: int) -> int:
         if path.lstat().st_uid != uid:
             path.unlink()
     return os.open(path, flags, 0o600)
-
-
-def _plainly(command: Command, user: pwd.struct_passwd) -> tuple[tuple[str, ...], dict[str, str], str]:
-    return command.argv, dict(command.variables), user.pw_dir
 
 
 def _variables(user: pwd.struct_passwd) -> dict[str, str]:

@@ -44,7 +44,7 @@ class Runs:
         run = self.all.get(job)
         if run is None or run.is_stopped:
             return
-        if state is JobState.SUSPENDED and not run.handle.is_over():
+        if state is JobState.SUSPENDED:
             run.handle.stop()
             run.is_stopped = True
         else:
@@ -90,9 +90,7 @@ class Runs:
         elif job.state is JobState.RUNNING and run.start_s != job.start_s:
             self._end(key)
         elif job.state is JobState.RUNNING:
-            is_ending = (
-                job.leaving is not None and not job.is_saving and job.leaving.to is not JobState.SUSPENDED
-            )
+            is_ending = job.leaving is not None and job.leaving.to is not JobState.SUSPENDED
             if is_ending and not run.is_ending:
                 run.handle.ask_to_end()
                 run.is_ending = True

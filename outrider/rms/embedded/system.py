@@ -9,13 +9,12 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from cachemgr.base.clock import Clock
 from outrider.core.model import Resources
-from outrider.metadata.joblines import SUSPENDING
 from outrider.rms.base import (
     NOTHING,
     JobState,
@@ -33,14 +32,13 @@ from outrider.rms.base import (
 from outrider.rms.embedded import journal
 from outrider.rms.embedded.journal import JournalContent, JournaledRun, JournalError
 from outrider.rms.embedded.launching import Command, Launcher
-from outrider.rms.embedded.machines import SAVED_WITHIN_S, lines_of, options_of, with_overhead
 from outrider.rms.embedded.runs import JobRun, Runs
 from outrider.rms.twin import Hooks, Outside, Twin, TwinRules
-from outrider.rms.twin.jobs import OCCUPYING, Holder, TwinJob
+from outrider.rms.twin.jobs import OCCUPYING, TwinJob
 from outrider.rms.twin.rules import Epilog, Prolog, go_on, pass_by
 
-RULES = TwinRules(kill_s=2, moves_machines=True)
-"""A job that has to go is told, and killed two seconds later."""
+RULES = TwinRules(kill_s=2, saves_machines=False)
+"""A job that has to go is told, and killed two seconds later; jobs have no machines."""
 TICK_S = 1.0
 MOST_JOBS = 10_000
 MOST_JOBS_OF_ONE = 1_000
@@ -101,8 +99,6 @@ class EmbeddedSystem:
         twin_hooks = Hooks(prolog=self._hooks.prolog, epilog=self._epilog, work_s=lambda submission: None)
         self._twin = Twin(nodes, clock=clock, rules=rules, hooks=twin_hooks)
         self._world = self._twin.world
-        self._machines: dict[str, int] = {}
-        """Whose the jobs in machines are that have not ended."""
         self._runs = Runs(launcher, self._command_of, self._fail)
         self._restore()
 
@@ -130,10 +126,8 @@ class EmbeddedSystem:
                     if job.state in OCCUPYING or job.key in self._runs.all:
                         self._world.end(job, "the service was stopped")
                 self._runs.end_all()
-                self._discard()
                 self._write()
             self._runs.leave_all()
-            self._launcher.close()
 
     def tick(self) -> None:
         """Let what has become due happen, and follow what commands have done."""
@@ -142,15 +136,7 @@ class EmbeddedSystem:
 
     def look(self) -> Sight:
         with self._call():
-            sight, known = self._twin.look(), self._world.jobs
-            # Who is in no machine can be neither saved nor moved.
-            jobs = [
-                job
-                if lines_of(known[job.key].submission) is not None
-                else replace(job, can_save=False, saved_on=(), elsewhere=())
-                for job in sight.jobs
-            ]
-            return replace(sight, jobs=tuple(jobs))
+            return self._twin.look()
 
     def shares(self) -> dict[str, int]:
         # Nobody keeps account of what its users have had.
@@ -215,20 +201,10 @@ class EmbeddedSystem:
             self._twin.requeue(job, start_s, reason)
 
     def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
-        with self._call():
-            found = self._world.jobs.get(job)
-            if found is not None and lines_of(found.submission) is None:
-                raise Refused(f"job {job} cannot be saved: it runs in no virtual machine (run: vm)")
-            was_leaving = found is not None and found.leaving is not None
-            self._twin.save(job, start_s, reason, is_kept=is_kept)
-            if found is not None and found.leaving is not None and found.is_saving and not was_leaving:
-                # It is off its node when it has been saved, and not before.
-                found.leaving = replace(found.leaving, at_s=self._world.now_s + SAVED_WITHIN_S)
-                self._runs.signal(job, SUSPENDING)
+        raise Refused(f"job {job} cannot be saved: there are no virtual machines on this site")
 
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
-        with self._call():
-            self._twin.move(job, nodes, goes_first=goes_first)
+        raise Refused("the embedded backend has no machines for jobs")
 
     def land(self, wanted: Landing) -> bool:
         return False
@@ -243,8 +219,7 @@ class EmbeddedSystem:
     def submit(self, submission: Submission) -> str:
         with self._call():
             self._check(submission)
-            in_machine = lines_of(submission) is not None
-            return self._twin.submit(with_overhead(submission) if in_machine else submission)
+            return self._twin.submit(submission)
 
     def _check(self, submission: Submission) -> None:
         if len(self._world.jobs) >= MOST_JOBS:
@@ -284,31 +259,16 @@ class EmbeddedSystem:
             job = self._world.jobs.get(key)
             if job is None:
                 continue
-            if job.leaving is not None and job.is_saving:
-                job.leaving = replace(job.leaving, at_s=self._world.now_s)
-            elif job.state is JobState.RUNNING and job.leaving is None:
+            if job.state is JobState.RUNNING and job.leaving is None:
                 # Its work has taken as long as it has: the world ends it as done.
                 job.work_s = 0
             elif job.state not in OCCUPYING:
                 self._world.end(job, "its command ended while it was suspended")
-        self._give_up_saving()
         self._twin.advance(self._clock.now_s())
         self._follow()
 
-    def _give_up_saving(self) -> None:
-        """What could not be saved goes on: its disk was full, perhaps."""
-        now_s = self._clock.now_s()
-        for job in self._world.all_jobs():
-            run = self._runs.all.get(job.key)
-            is_late = job.is_saving and job.leaving is not None and job.leaving.at_s <= now_s
-            if is_late and run is not None and not run.handle.is_over():
-                self._log.warning("machine not saved", job=job.key, waited_s=SAVED_WITHIN_S)
-                job.leaving, job.saved_nodes = None, ()
-                job.holders.discard(Holder.OURS)
-
     def _follow(self) -> None:
         self._runs.follow(self._world.jobs)
-        self._discard()
         try:
             self._write()
         except OSError as error:
@@ -317,15 +277,6 @@ class EmbeddedSystem:
                 "again"
             ) from error
         self._runs.begin()
-
-    def _discard(self) -> None:
-        """Nothing is left of machines whose jobs have ended."""
-        jobs = self._world.jobs
-        for key in [key for key in self._machines if key not in jobs]:
-            self._launcher.discard(key, self._machines.pop(key))
-        for key, job in jobs.items():
-            if key not in self._machines and lines_of(job.submission) is not None:
-                self._machines[key] = job.submission.uid
 
     def _write(self) -> None:
         """The journal, if anything has changed."""
@@ -363,7 +314,6 @@ class EmbeddedSystem:
             reservations=kept.reservations,
             last_number=kept.last_number,
         )
-        self._discard()
         for name, state in kept.nodes.items():
             if name in world.nodes and state is not NodeState.UP:
                 world.set_node(name, state, "as it was before the service was started")
@@ -390,22 +340,13 @@ class EmbeddedSystem:
         image = self._hooks.image_of(seen)
         if image:
             variables["OUTRIDER_IMAGE"] = image
-        lines, machine = lines_of(job.submission), ""
-        if lines is not None:
-            machine = options_of(lines, job.submission)
-            variables["OUTRIDER_CPUS"] = str(job.submission.resources["cpus"] or 1)
-            # Where its machine was saved it goes on; it never begins anew beside a saved one.
-            variables["OUTRIDER_ATTEMPT"] = str(int(bool(job.saved_nodes)))
-        return Command(
-            job=job.key, uid=seen.uid, argv=job.submission.argv, variables=variables, machine=machine
-        )
+        return Command(job=job.key, uid=seen.uid, argv=job.submission.argv, variables=variables)
 
     def _epilog(self, job: RmsJob, node: str) -> None:
         now = self._world.jobs.get(job.key)
         state = None if now is None else now.state
         self._runs.off_nodes(job.key, state)
-        # A saved machine needs no instance: its layers stand on the image in the pool.
-        if state is not JobState.SUSPENDED or (now is not None and now.saved_nodes):
+        if state is not JobState.SUSPENDED:
             self._hooks.epilog(job, node)
 
     def _fail(self, job: TwinJob, why: str) -> None:

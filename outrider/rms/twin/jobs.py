@@ -74,11 +74,6 @@ class TwinJob:
     def key(self) -> str:
         return str(self.number)
 
-    @property
-    def is_saving(self) -> bool:
-        """Whether it leaves its nodes as soon as its machine is saved."""
-        return bool(self.saved_nodes) and self.leaving is not None and self.leaving.to is not JobState.ENDED
-
     def limit_from(self, start_s: int) -> int | None:
         """When its limit would be reached if it started then."""
         limit_s = self.submission.limit_s

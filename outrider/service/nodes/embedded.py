@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from cachemgr.base.clock import Clock
@@ -21,11 +21,8 @@ from outrider.service.images import Catalogue
 from outrider.service.meter import Log
 from outrider.service.nodes.agent import NO_NAMES
 from outrider.service.nodes.daemons import SocketNodes
-from outrider.service.nodes.moving import ARRIVE, DROP, GIVE, TAKEN
 from outrider.service.nodes.virtual import LOOPBACK, EmbeddedError, Shape, VirtualNode
-from outrider.service.ports import Move, NodeReport, OrderResult, TellNode
 
-MOVED = {ARRIVE: f"{TAKEN} here", GIVE: "given here", DROP: "dropped here"}
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MOST_NODES = 256
 KEY_BYTES = 32
@@ -119,16 +116,6 @@ class EmbeddedNodes(SocketNodes):
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-    def tell(self, call: TellNode) -> NodeReport:
-        """All nodes are this machine: what is saved at one is at all others, too, and nothing is carried."""
-        moves = [each for each in call.orders if isinstance(each, Move)]
-        if not moves:
-            return super().tell(call)
-        rest = tuple(each for each in call.orders if not isinstance(each, Move))
-        report = super().tell(replace(call, orders=rest))
-        moved = tuple(OrderResult(order=each, words=MOVED[each.step]) for each in moves)
-        return replace(report, results=(*report.results, *moved))
 
     def look_after(self) -> None:
         """Start again what has died and has paused long enough."""
