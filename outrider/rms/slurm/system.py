@@ -430,8 +430,9 @@ class SlurmSystem:
         if record.priority:
             # Slurm has forgotten since when it waits: it gets the place that it had.
             parts.append(f"Priority={record.priority}")
+        # One whose node died before its machine was saved is let go like any other: nothing is to resume it.
         new = replace(
-            record, is_held=False, is_stopped=False, is_expected=False, priority=0,
+            record, is_held=False, is_stopped=False, is_expected=False, is_suspended=False, priority=0,
             wish=None if nodes is None else known.wish,
         )  # fmt: skip
         if record.is_expected and found.is_stopped:
