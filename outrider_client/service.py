@@ -84,10 +84,11 @@ class Outrider:
         nodes: int | None = None,
         duration: str = "",
         account: str = "",
+        folder: str = "",
     ) -> answers.Submitted:
         """Hand a job to the batch system, to run in a reservation, or best effort on a workspace's image."""
         text = None if workspace is None else _text_of(workspace)
-        job = Job(argv, nodes, duration, account, reservation, text, self._zone)
+        job = Job(argv, nodes, duration, account, reservation, text, self._zone, folder)
         return read(answers.Submitted, self._transport.post("/v1/submissions", job.body()))
 
     def wait(

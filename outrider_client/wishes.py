@@ -19,6 +19,9 @@ from outrider_client.transport import Json, printable_line
 MOST_BYTES = 256 * 1024
 """Of a workspace's text: no more is read by the service."""
 MOST_FILE_NAME = 255
+MOST_SCRIPT_HEAD = 65536
+LINE = "#OUTRIDER"
+RUNS_IN_MACHINE = re.compile(r"run\s*:")
 MOST_NAME = 63
 BY_OPTIONS = "(options)"
 """What errors call a workspace that was made of options."""
@@ -92,13 +95,27 @@ class Job:
     reservation: str = ""
     workspace: WorkspaceText | None = None
     zone: str = ""
+    folder: str = ""
+    """Where it begins; empty: in its user's home, or here if it runs in a virtual machine."""
 
     def body(self) -> dict[str, Json]:
         if self.workspace is not None and self.reservation:
             raise InputError(
                 "--workspace and --reservation: a reservation has its image; give one of the two"
             )
-        body: dict[str, Json] = {"argv": [program(self.argv[0]), *self.argv[1:]]}
+        argv = [program(self.argv[0]), *self.argv[1:]]
+        body: dict[str, Json] = {"argv": [*argv]}
+        lines = lines_of(argv[0])
+        if lines and self.workspace is None:
+            raise InputError(
+                f"{argv[0]} says {lines[0]!r} of itself, which is read beside --workspace alone: give one, "
+                "or hand it over with sbatch or qsub"
+            )
+        if lines:
+            body["lines"] = [*lines]
+        folder = self.folder or (os.getcwd() if any(map(RUNS_IN_MACHINE.match, lines)) else "")
+        if folder:
+            body["folder"] = os.path.abspath(folder)
         if self.nodes is not None:
             body["nodes"] = self.nodes
         for key in ("reservation", "duration", "account"):
@@ -143,6 +160,24 @@ def program(script: str) -> str:
     if os.path.isfile(script) and not os.access(script, os.X_OK):
         raise InputError(f"{script} is started as a program and is not executable: chmod +x {script}")
     return os.path.abspath(script)
+
+
+def lines_of(script: str) -> list[str]:
+    """What a script says of itself, in lines with #OUTRIDER before its first command."""
+    found: list[str] = []
+    try:
+        with open(script, "rb") as file:
+            head = file.read(MOST_SCRIPT_HEAD)
+    except OSError:
+        return []
+    if not head.startswith(b"#!"):
+        return []
+    for line in head.decode(errors="replace").splitlines():
+        if line.strip() and not line.startswith("#"):
+            break
+        if line.startswith(LINE):
+            found.append(line[len(LINE) :].strip())
+    return [each for each in found if each]
 
 
 def shown_file(path: str) -> str:

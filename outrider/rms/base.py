@@ -200,6 +200,11 @@ class Submission:
     tag: str = ""
     account: str = ""
     """Which it is charged to; empty: the one that the batch system charges without being told."""
+    machine: str = ""
+    """What the program that runs it in a virtual machine is told of that (`run=vm,memory=512`); empty: it
+    runs in none. `Refused` where machines' jobs are handed over otherwise."""
+    folder: str = ""
+    """Where it begins; empty: in its user's home."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -74,6 +74,10 @@ class BackedUp:
     reservations: int
 
 
+QEMU_MIB = 256
+"""What QEMU takes beside its guest's memory, and a job in a machine has beside what was asked for."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Submit:
     """A job to be handed to the batch system in the caller's name.
@@ -91,6 +95,9 @@ class Submit:
     workspace: WorkspaceFile | None = None
     image: FoundImage | None = None
     metadata: str | None = None
+    machine: str = ""
+    """What the program is told that runs it in a virtual machine, if it runs in one."""
+    folder: str = ""
     key: str = ""
     request_hash: str = ""
 

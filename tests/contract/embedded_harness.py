@@ -7,7 +7,7 @@ tested on its own.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,11 +24,14 @@ from outrider.rms.base import (
     Sight,
     Submission,
 )
-from outrider.rms.embedded import Command, EmbeddedSystem, Handle
+from outrider.rms.embedded import Command, EmbeddedSystem, Handle, JobMachines
 from outrider.rms.embedded.system import RULES
 from outrider.rms.twin import Outside
 from tests.contract.harness import ONE_LOOK_S, Lags, Person
 from tests.contract.twin_harness import CAPACITY, NODES, SetClock
+
+SAVING_S = 3
+MACHINE = "run=vm,memory=128"
 
 
 @dataclass
@@ -38,6 +41,9 @@ class SleepingCommand:
     identity: str
     clock: SetClock
     left_s: int
+    is_machine: bool = False
+    saved_s: int | None = None
+    """When its machine is saved."""
     since_s: int | None = None
     is_dead: bool = False
 
@@ -46,6 +52,8 @@ class SleepingCommand:
             self.since_s = self.clock.now_s()
 
     def is_over(self) -> bool:
+        if self.saved_s is not None and self.clock.now_s() >= self.saved_s:
+            return True
         return self.is_dead or (self.since_s is not None and self.clock.now_s() - self.since_s >= self.left_s)
 
     def ask_to_end(self) -> None:
@@ -63,7 +71,10 @@ class SleepingCommand:
         self.since_s = self.clock.now_s()
 
     def signal(self, name: str) -> None:
-        """It does not listen."""
+        """A machine is saved, and nothing else listens."""
+        if self.is_machine and name == "USR1" and self.since_s is not None and self.saved_s is None:
+            self.stop()
+            self.saved_s = self.clock.now_s() + SAVING_S
 
     def leave(self) -> None:
         """It sleeps on."""
@@ -75,18 +86,36 @@ class ClockLauncher:
 
     clock: SetClock
     launched: dict[str, SleepingCommand] = field(default_factory=dict)
+    machines: dict[str, SleepingCommand] = field(default_factory=dict)
+    """The last one of each job in a machine."""
 
     def refusal(self, submission: Submission) -> str | None:
         return None
 
     def launch(self, command: Command) -> Handle:
         identity = str(len(self.launched))
-        self.launched[identity] = SleepingCommand(identity, self.clock, int(command.argv[-1]))
-        return self.launched[identity]
+        made = SleepingCommand(identity, self.clock, int(command.argv[-1]), MACHINE in command.argv)
+        before = self.machines.get(command.job)
+        if made.is_machine and before is not None and before.saved_s is not None:
+            made.left_s = before.left_s
+        if made.is_machine:
+            self.machines[command.job] = made
+        self.launched[identity] = made
+        return made
 
     def adopt(self, identity: str) -> Handle | None:
         found = self.launched[identity]
         return None if found.is_over() else found
+
+
+class ClockMachines(JobMachines):
+    """Machines of which nothing is on a disk."""
+
+    def tidy(self, job: str, uid: int) -> bool:
+        return True
+
+    def discard_others(self, jobs: Collection[str]) -> list[str]:
+        return []
 
 
 class Quiet:
@@ -189,11 +218,17 @@ class EmbeddedHarness:
         self.people = (Person(user="alice", uid=61001), Person(user="bob", uid=61002))
         self.unstarted_at_end: JobState = RULES.unstarted_at_end
         self.reruns_after_failure = RULES.reruns_after_failure
-        self.lags = Lags(change_s=RULES.pass_every_s, end_s=RULES.kill_s, save_s=0, requeue_s=0, lead_s=30)
+        self.machine = MACHINE
+        self.lags = Lags(
+            change_s=RULES.pass_every_s, end_s=RULES.kill_s, save_s=SAVING_S, requeue_s=0, lead_s=30
+        )
 
     def _start(self) -> EmbeddedSystem:
         nodes = [RmsNode(name=name, capacity=CAPACITY) for name in NODES]
-        return EmbeddedSystem(nodes, self._path, clock=self._clock, launcher=self._launcher, log=Quiet())
+        machines = ClockMachines(self._path.parent, self._path.parent)
+        return EmbeddedSystem(
+            nodes, self._path, clock=self._clock, launcher=self._launcher, log=Quiet(), machines=machines
+        )
 
     def _again(self) -> EmbeddedSystem:
         if self._is_restarted:

@@ -144,6 +144,7 @@ class GridEngineHarness:
         self.people = (Person(user="alice", uid=PEOPLE["alice"]), Person(user="bob", uid=PEOPLE["bob"]))
         self.unstarted_at_end = JobState.ENDED
         self.reruns_after_failure = True
+        self.machine = ""
         # In the faster time a machine that is busy elsewhere for a second is late by twenty.
         self.lags = Lags(change_s=200, end_s=600, save_s=600, requeue_s=600, lead_s=60, quiet_s=15)
 

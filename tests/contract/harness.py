@@ -91,6 +91,10 @@ class Harness(Protocol):
     def reruns_after_failure(self) -> bool:
         """Whether a job waits again whose node failed, or has ended."""
 
+    @property
+    def machine(self) -> str:
+        """What a job that is submitted here says of its virtual machine; nothing where it can have none."""
+
     def now_s(self) -> int: ...
 
     def pass_time(self, seconds: int) -> None: ...
@@ -250,6 +254,7 @@ class Scene:
         metadata: str | None = None,
         reservation: str | None = None,
         person: int = 0,
+        machine: str = "",
     ) -> Submission:
         """A job that wants whole nodes."""
         who = self.harness.people[person]
@@ -262,6 +267,7 @@ class Scene:
             limit_s=limit_s,
             metadata=metadata,
             reservation=reservation,
+            machine=machine,
         )
 
     def waiting_job(self, *, nodes_wanted: int = 1, limit_s: int = 3600) -> str:
@@ -283,8 +289,15 @@ class Scene:
             self.wait_for_state(key, JobState.ENDED, within_s=self.lags.end_s)
         pytest.fail(f"{MOST_TRIES} jobs have started before they could be held")
 
-    def running_job(self, *, nodes_wanted: int = 1, run_s: int = 100_000, limit_s: int | None = 3600) -> str:
-        submission = self.submission(nodes_wanted=nodes_wanted, run_s=run_s, limit_s=limit_s)
+    def running_job(
+        self,
+        *,
+        nodes_wanted: int = 1,
+        run_s: int = 100_000,
+        limit_s: int | None = 3600,
+        machine: str = "",
+    ) -> str:
+        submission = self.submission(nodes_wanted=nodes_wanted, run_s=run_s, limit_s=limit_s, machine=machine)
         key = self.system.submit(submission)
         self.wait_for_state(key, JobState.RUNNING)
         return key

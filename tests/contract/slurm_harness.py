@@ -69,6 +69,7 @@ class SlurmHarness:
         self.people = PEOPLE
         self.unstarted_at_end = JobState.HELD
         self.reruns_after_failure = True
+        self.machine = ""
         # Slurm sweeps every 30 s. What is asked for is seen within a second, on a busy machine later.
         self.lags = Lags(
             change_s=15,

@@ -138,6 +138,7 @@ class TwinHarness:
         self.less_of_a_node = Resources.of(cpus=2, memory_mib=4096)
         self.people = (Person(user="alice", uid=61001), Person(user="bob", uid=61002))
         self.unstarted_at_end = rules.unstarted_at_end
+        self.machine = "run=vm,memory=128"
         self.reruns_after_failure = rules.reruns_after_failure
         # A change is acted on in the next second at the earliest, and a start takes the prolog's time.
         self.lags = Lags(

@@ -17,14 +17,14 @@ from cachemgr.machines.guest.readiness import readiness_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 FOLDER = "/var/tmp"
 PROGRAM = "/usr/lib/outrider/machine"
 DISCARD = "discard"
 MOST = 2000
 TIME_S = 30
-_OF_USER = re.compile(r"outrider-([1-9][0-9]{0,9})")
+_OF_USER = re.compile(r"outrider-(0|[1-9][0-9]{0,9})")
 _OF_JOB = re.compile(r"job-([0-9]{1,10})(?:-([0-9]{1,10}))?")
 
 
@@ -69,9 +69,13 @@ def discard(machine: KeptMachine, program: str = PROGRAM) -> bool:
 
 
 def as_user(
-    uid: int, argv: Sequence[str], given: str, timeout_s: float | None
+    uid: int,
+    argv: Sequence[str],
+    given: str,
+    timeout_s: float | None,
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program with a user's rights and nothing of this process' environment."""
+    """Run a program with a user's rights and these variables, and nothing of this process' own."""
     gid, home = uid, "/"
     with suppress(KeyError):
         entry = pwd.getpwuid(uid)
@@ -79,7 +83,7 @@ def as_user(
     identity = {"user": uid, "group": gid, "extra_groups": []} if os.geteuid() == 0 else {}
     done: subprocess.CompletedProcess[str] = subprocess.run(
         list(argv), input=given, capture_output=True, text=True, errors="replace", cwd="/",
-        timeout=timeout_s, env={"PATH": "/usr/bin:/bin", "HOME": home}, **identity,  # type: ignore[call-overload]
+        timeout=timeout_s, env={"PATH": "/usr/bin:/bin", "HOME": home, **(variables or {})}, **identity,  # type: ignore[call-overload]
     )  # fmt: skip
     return done
 

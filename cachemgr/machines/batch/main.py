@@ -51,7 +51,7 @@ from cachemgr.machines.batch.steps.leaving import LeavingMachine, clear_after
 from cachemgr.machines.batch.steps.left import LeftFiles
 from cachemgr.machines.batch.steps.marks import FOLDER_PREFIX, HOLD, HOLDS, SavedMark
 from cachemgr.machines.batch.steps.tasks import TASKS, run_tasks
-from cachemgr.machines.batch.system import BatchJob, job_here
+from cachemgr.machines.batch.system import BatchJob, folder_of_user, home_of_marks, job_here
 from cachemgr.machines.keeper import PROGRAM, real_site
 from cachemgr.machines.machine import Machine
 from cachemgr.machines.qemu.process import BUSY
@@ -66,8 +66,6 @@ if TYPE_CHECKING:
 
     from cachemgr.machines.keeper import MachineSite
 
-MACHINES = "/var/tmp"
-"""Where each user's folder of machines is; the epilog looks there, too."""
 TIDY = "tidy"
 GRACE_S = 20.0
 """What a job has between TERM and its end, less than Slurm's KillWait of 30 s."""
@@ -76,7 +74,9 @@ MOST_SCRIPT_BYTES = 16 << 20
 TRIES = 12
 PAUSE_S = 5.0
 KEY = re.compile(r"[0-9]{1,10}(-[0-9]{1,10})?")
-NOT_FOR_GUESTS = re.compile(r"LD_.*|PYTHON.*|OUTRIDER_(IMAGE|MACHINES?|TICKET)|TMPDIR|TMP|BASH_FUNC_.*")
+NOT_FOR_GUESTS = re.compile(
+    r"LD_.*|PYTHON.*|OUTRIDER_(IMAGE|MACHINES?(_[A-Z]+)?|TICKET)|TMPDIR|TMP|BASH_FUNC_.*"
+)
 NODES = re.compile(
     r"SLURM_(JOB_|STEP_)?NODELIST|SLURM_NNODES|SLURM_TASKS_PER_NODE|SLURM_JOB_CPUS_PER_NODE|PE_HOSTFILE"
 )
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
 
 def _main(arguments: Sequence[str], environment: Mapping[str, str], site: MachineSite) -> int:
     job = job_here(environment)
-    mark = SavedMark(environment.get("HOME", ""), job.key)
+    mark = SavedMark(home_of_marks(environment), job.key)
     ended = mark.take_end()
     if ended is not None and job.attempt > 0:
         mark.remove_outputs()
@@ -139,7 +139,7 @@ def _keep(
     folder = _folder(job.key)
     make_private(os.path.dirname(folder))
     machine = Machine(folder, site)
-    mark = SavedMark(environment.get("HOME", ""), job.key)
+    mark = SavedMark(home_of_marks(environment), job.key)
     first = wrapped.instances[0]
     path = environment.get("OUTRIDER_IMAGE", "")
     images = job_images(site.disk, job.key, path, first.image, wrapped.data)
@@ -188,7 +188,7 @@ def _hold(key: str, rate: str, environment: Mapping[str, str], site: MachineSite
     own, folder = job_here(environment), _folder(key)
     make_private(os.path.dirname(folder))
     images = job_images(site.disk, own.key, environment.get("OUTRIDER_IMAGE", ""), 0, ())
-    mark = SavedMark(environment.get("HOME", ""), key)
+    mark = SavedMark(home_of_marks(environment), key)
     return hold(Machine(folder, site), own, mark, images, rate)
 
 
@@ -254,7 +254,7 @@ def discard(key: str, site: MachineSite) -> int:
         with suppress(CacheError, OSError):
             remove_arrivals(machine)
             os.rmdir(machine.folder)
-    mark = SavedMark(os.environ.get("HOME", ""), key)
+    mark = SavedMark(home_of_marks(os.environ), key)
     mark.remove()
     mark.remove_outputs()
     mark.take_end()
@@ -274,7 +274,7 @@ def move(name: str, key: str, site: MachineSite) -> int:
         return error.exit_code
     if done["state"] in (GIVEN, TAKEN) and _is_first(machine):
         place = str(wanted["place"]) if done["state"] == GIVEN else machine.place
-        SavedMark(os.environ.get("HOME", ""), key).write(place)
+        SavedMark(home_of_marks(os.environ), key).write(place)
     if done["state"] == DROPPED:
         with suppress(OSError):
             os.unlink(f"{machine.folder}/{BUSY}")
@@ -330,7 +330,7 @@ def make_private(folder: str) -> None:
 
 
 def _folder(key: str) -> str:
-    return f"{MACHINES}/outrider-{os.geteuid()}/{FOLDER_PREFIX}{key}"
+    return f"{folder_of_user(os.environ)}/{FOLDER_PREFIX}{key}"
 
 
 def _key(text: str) -> str:
@@ -350,7 +350,7 @@ def _wish(
     environment: Mapping[str, str],
 ) -> MachineWish:
     check_room(options.scratch)
-    boot: BootFiles = boot_files(options.boot)
+    boot: BootFiles = boot_files(options.boot, job.kernels)
     has_network = job.nodes > 1 or options.is_interactive or options.roles > 0
     folder, first, image = os.getcwd(), wrapped.instances[0], images.root
     variables = sorted(
@@ -420,3 +420,7 @@ def _given_back(job: BatchJob, site: MachineSite, caught: CaughtSignals) -> int:
 
 def _say(words: str) -> None:
     print(f"outrider: {' '.join(words.split())}", file=sys.stderr)  # noqa: T201 - a program's word
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

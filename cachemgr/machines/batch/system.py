@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from cachemgr.base.errors import BadRequest
+from cachemgr.machines.batch.bootfiles import FOLDER as KERNELS
 from cachemgr.machines.batch.kept import PROGRAM
 from cachemgr.machines.batch.steps.tasks import MEMBER_VARIABLE, TASKS
 
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
 ASK_S = 10
 MOST_HOSTS_BYTES = 1 << 20
+MACHINES = "/var/tmp"
+"""Where each user's folder of machines is; the epilog looks there, too."""
+FOLDER_VARIABLE = "OUTRIDER_MACHINES"
+"""In which it is on the embedded batch system's virtual nodes; other jobs have none of these."""
+CPUS_VARIABLE, ATTEMPT_VARIABLE = "OUTRIDER_MACHINE_CPUS", "OUTRIDER_MACHINE_ATTEMPT"
+BOOT_VARIABLE = "OUTRIDER_MACHINE_BOOT"
+"""Where kernels are there."""
 IN_ERROR = 100
 """A job that ends with it is in Grid Engine's error state, until somebody clears that."""
 
@@ -46,6 +54,8 @@ class BatchJob:
     """What begins a program on each of its nodes but the first one."""
     comes_back: bool = False
     """Whether it is started again after it was told to save its machine, however it has ended since."""
+    kernels: str = KERNELS
+    """Where its node's kernels are."""
 
     def give_back(self) -> bool:
         """Whether the batch system has taken it back. It may end this process meanwhile."""
@@ -77,7 +87,34 @@ def job_here(environment: Mapping[str, str]) -> BatchJob:
         return _of_slurm(environment)
     if environment.get("JOB_ID") and environment.get("SGE_TASK_ID"):
         return _of_grid_engine(environment)
+    if environment.get(FOLDER_VARIABLE) and environment.get("OUTRIDER_JOB"):
+        return _of_embedded(environment)
     raise BadRequest("this is no batch job: a machine begins as the script of one")
+
+
+def folder_of_user(environment: Mapping[str, str]) -> str:
+    """Where this user's machines are."""
+    is_elsewhere = environment.get("SLURM_JOB_ID") or environment.get("JOB_ID")
+    folder = "" if is_elsewhere else environment.get(FOLDER_VARIABLE, "")
+    return f"{folder or MACHINES}/outrider-{os.geteuid()}"
+
+
+def home_of_marks(environment: Mapping[str, str]) -> str:
+    """Where it is noted on which node a machine is: in its user's home. Virtual nodes number their jobs apart
+    from those of the machine's own batch system, and have another place."""
+    own = folder_of_user(environment)
+    return environment.get("HOME", "") if own.startswith(f"{MACHINES}/outrider-") else own
+
+
+def _of_embedded(environment: Mapping[str, str]) -> BatchJob:
+    """A job that was told to save its machine goes back by ending; its hold was set before."""
+    return BatchJob(
+        key=_number(environment["OUTRIDER_JOB"]),
+        cpus=max(1, _count(environment.get(CPUS_VARIABLE, "1"))),
+        attempt=_count(environment.get(ATTEMPT_VARIABLE, "0")),
+        comes_back=True,
+        kernels=environment.get(BOOT_VARIABLE, KERNELS),
+    )
 
 
 def _of_slurm(environment: Mapping[str, str]) -> BatchJob:

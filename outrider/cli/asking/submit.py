@@ -14,7 +14,8 @@ from outrider_client.reading import read
 from outrider_client.transport import FaultyRequestError
 from outrider_client.wishes import Job, shown_file, text_of_file
 
-_EPILOG = """Prints the job's key. Everything from the script on belongs to the job, options included.
+_EPILOG = """Prints the job's key. Everything from the script on belongs to the job, options included. A
+script that runs on a workspace says more of itself in lines with #OUTRIDER, like run: vm.
 
 examples:
   outrider submit --reservation render-17 -n 4 ./render.sh frame.blend
@@ -35,6 +36,9 @@ def add(commands: Subparsers) -> None:
         "-t", "--duration", metavar="TIME", help="for how long at most: 2h30m, or 90 for minutes"
     )
     parser.add_argument("--account", metavar="ACCOUNT", default="", help="the account that is charged")
+    parser.add_argument(
+        "--chdir", metavar="FOLDER", default="", help="where it begins (home; here, if it has run: vm)"
+    )
     parser.add_argument("script", metavar="SCRIPT", help="the program to run")
     parser.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="what it is given")
 
@@ -49,6 +53,7 @@ def submit(arguments: argparse.Namespace) -> None:
         reservation=arguments.reservation or "",
         workspace=None if arguments.workspace is None else text_of_file(arguments.workspace),
         zone=asking.zone_name,
+        folder=arguments.chdir,
     )
     try:
         answer = asking.client.post("/v1/submissions", job.body())

@@ -135,12 +135,13 @@ def _plain_job(job: TwinJob) -> Plain:
         "nodes": job.nodes,
         "start_s": job.start_s,
         "ready_s": job.ready_s,
-        "leaving": None if leaving is None else [leaving.at_s, leaving.to.value, leaving.why],
+        "leaving": None if leaving is None else [leaving.at_s, leaving.to.value, leaving.why, leaving.kept_s],
         "option": job.option,
         "wants_to_go_on": job.wants_to_go_on,
         "done_s": job.done_s,
         "used_s": job.used_s,
         "saved_nodes": job.saved_nodes,
+        "starts": job.starts,
         "submission": {
             "user": submission.user,
             "uid": submission.uid,
@@ -152,6 +153,8 @@ def _plain_job(job: TwinJob) -> Plain:
             "reservation": submission.reservation,
             "tag": submission.tag,
             "account": submission.account,
+            "machine": submission.machine,
+            "folder": submission.folder,
         },
     }
 
@@ -171,7 +174,7 @@ def _job(plain: dict[str, object]) -> TwinJob:
         eligible=_texts(plain.pop("eligible", [])),
         nodes=_texts(plain.pop("nodes")),
         saved_nodes=_texts(plain.pop("saved_nodes", [])),
-        leaving=None if leaving is None else Leaving(leaving[0], JobState(leaving[1]), leaving[2]),
+        leaving=None if leaving is None else Leaving(leaving[0], JobState(leaving[1]), *leaving[2:]),
         **plain,  # type: ignore[arg-type]
     )
 

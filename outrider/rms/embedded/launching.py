@@ -17,6 +17,8 @@ class Command:
     uid: int
     argv: tuple[str, ...]
     variables: Mapping[str, str]
+    folder: str = ""
+    """Where it begins; empty: in its user's home."""
 
 
 class Handle(Protocol):

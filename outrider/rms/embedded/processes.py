@@ -48,8 +48,11 @@ if told["gids"] is not None:
     os.setresuid(told["uid"], told["uid"], told["uid"])
 os.umask(0o022)
 try:
-    os.chdir(told["home"])
-except OSError:
+    os.chdir(told["folder"])
+except OSError as error:
+    if told["is_asked_for"]:
+        sys.stderr.write("the job cannot begin in %s: %s\\n" % (told["folder"], error.strerror))
+        raise SystemExit(126)
     os.chdir("/")
 os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
 try:
@@ -108,7 +111,8 @@ class ProcessLauncher:
         told = {
             "argv": command.argv,
             "variables": {**_variables(user), **command.variables},
-            "home": user.pw_dir,
+            "folder": command.folder or user.pw_dir,
+            "is_asked_for": bool(command.folder),
             "uid": user.pw_uid,
             "gid": user.pw_gid,
             "gids": os.getgrouplist(user.pw_name, user.pw_gid) if os.geteuid() == 0 else None,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from outrider.rms.base import JobState
 from outrider.rms.embedded.launching import Command, Handle, Launcher
+from outrider.rms.embedded.machines import SAVE_SIGNAL
 from outrider.rms.twin.jobs import TwinJob
 
 
@@ -16,9 +17,12 @@ class JobRun:
 
     handle: Handle
     start_s: int
+    is_machine: bool = False
+    """Whether the command keeps a virtual machine, which is saved before it leaves its nodes, or gone."""
     is_begun: bool = False
     is_stopped: bool = False
     is_ending: bool = False
+    is_saving: bool = False
 
 
 class Runs:
@@ -44,7 +48,7 @@ class Runs:
         run = self.all.get(job)
         if run is None or run.is_stopped:
             return
-        if state is JobState.SUSPENDED:
+        if state is JobState.SUSPENDED and not run.is_machine:
             run.handle.stop()
             run.is_stopped = True
         else:
@@ -71,6 +75,16 @@ class Runs:
                 run.handle.begin()
                 run.is_begun = True
 
+    def save(self, jobs: Mapping[str, TwinJob]) -> None:
+        """Let machines be saved whose jobs are to be: that they are is on the disk. Told twice, by a service
+        that was started anew, they save themselves once."""
+        for key, run in self.all.items():
+            job = jobs.get(key)
+            is_wanted = job is not None and job.leaving is not None and job.leaving.kept_s is not None
+            if run.is_machine and is_wanted and not run.is_saving:
+                run.handle.signal(SAVE_SIGNAL)
+                run.is_saving = True
+
     def end_all(self) -> None:
         for key in list(self.all):
             self._end(key)
@@ -90,7 +104,7 @@ class Runs:
         elif job.state is JobState.RUNNING and run.start_s != job.start_s:
             self._end(key)
         elif job.state is JobState.RUNNING:
-            is_ending = job.leaving is not None and job.leaving.to is not JobState.SUSPENDED
+            is_ending = job.leaving is not None and job.leaving.kept_s is None
             if is_ending and not run.is_ending:
                 run.handle.ask_to_end()
                 run.is_ending = True
@@ -103,7 +117,7 @@ class Runs:
         except (OSError, KeyError) as error:
             self._fail(job, f"its command cannot be started: {error}")
             return
-        self.all[job.key] = JobRun(handle, job.start_s or 0)
+        self.all[job.key] = JobRun(handle, job.start_s or 0, is_machine=bool(job.submission.machine))
 
     def _end(self, key: str) -> None:
         self.all.pop(key).handle.kill()

@@ -9,7 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -32,6 +32,7 @@ from outrider.rms.base import (
 from outrider.rms.embedded import journal
 from outrider.rms.embedded.journal import JournalContent, JournaledRun, JournalError
 from outrider.rms.embedded.launching import Command, Launcher
+from outrider.rms.embedded.machines import KILL_S, SAVE_S, JobMachines
 from outrider.rms.embedded.runs import JobRun, Runs
 from outrider.rms.twin import Hooks, Outside, Twin, TwinRules
 from outrider.rms.twin.jobs import OCCUPYING, TwinJob
@@ -39,6 +40,10 @@ from outrider.rms.twin.rules import Epilog, Prolog, go_on, pass_by
 
 RULES = TwinRules(kill_s=2, saves_machines=False)
 """A job that has to go is told, and killed two seconds later; jobs have no machines."""
+MACHINE_RULES = replace(
+    RULES, saves_machines=True, moves_machines=True, machine_save_s=SAVE_S, machine_kill_s=KILL_S
+)
+"""They may have. All nodes are on one machine, so that a saved one can continue on each."""
 TICK_S = 1.0
 MOST_JOBS = 10_000
 MOST_JOBS_OF_ONE = 1_000
@@ -85,8 +90,9 @@ class EmbeddedSystem:
         launcher: Launcher,
         log: JobLog,
         hooks: EmbeddedHooks | None = None,
-        rules: TwinRules = RULES,
+        machines: JobMachines | None = None,
     ) -> None:
+        """Without `machines` no job runs in a virtual one."""
         self._path = path
         self._clock = clock
         self._launcher = launcher
@@ -96,6 +102,8 @@ class EmbeddedSystem:
         self._written = b""
         self._is_stopping = threading.Event()
         self._thread = threading.Thread(target=self._tick_on, name="embedded batch system", daemon=True)
+        self._machines = machines
+        rules = RULES if machines is None else MACHINE_RULES
         twin_hooks = Hooks(prolog=self._hooks.prolog, epilog=self._epilog, work_s=lambda submission: None)
         self._twin = Twin(nodes, clock=clock, rules=rules, hooks=twin_hooks)
         self._world = self._twin.world
@@ -134,9 +142,22 @@ class EmbeddedSystem:
         with self._guard:
             self._settle()
 
+    def discard_left(self) -> None:
+        """Remove the saved machines of jobs that are gone. It takes its time, and nobody waits for it."""
+        if self._machines is None:
+            return
+        with self._guard:
+            jobs = {*self._world.jobs, *self._runs.all}
+        for job in self._machines.discard_others(jobs):
+            self._log.warning("machine of a job that is gone not removed", job=job)
+
     def look(self) -> Sight:
         with self._call():
-            return self._twin.look()
+            sight, jobs = self._twin.look(), self._world.jobs
+            machines = {key for key, job in jobs.items() if job.submission.machine}
+            return replace(
+                sight, jobs=tuple(_shown(job, is_machine=job.key in machines) for job in sight.jobs)
+            )
 
     def shares(self) -> dict[str, int]:
         # Nobody keeps account of what its users have had.
@@ -201,10 +222,15 @@ class EmbeddedSystem:
             self._twin.requeue(job, start_s, reason)
 
     def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
-        raise Refused(f"job {job} cannot be saved: there are no virtual machines on this site")
+        with self._call():
+            found = self._world.jobs.get(job)
+            if found is not None and not found.submission.machine:
+                raise Refused(f"job {job} cannot be saved: it runs in no virtual machine")
+            self._twin.save(job, start_s, reason, is_kept=is_kept)
 
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
-        raise Refused("the embedded backend has no machines for jobs")
+        with self._call():
+            self._twin.move(job, nodes, goes_first=goes_first)
 
     def land(self, wanted: Landing) -> bool:
         return False
@@ -226,6 +252,12 @@ class EmbeddedSystem:
             raise Refused(
                 f"there are {len(self._world.jobs)} jobs: cancel some, or wait until some have ended"
             )
+        if submission.machine and self._machines is None:
+            raise Refused("no job runs in a virtual machine here: jobs.machines is not set in outriderd.yaml")
+        if submission.machine and submission.uid == 0:
+            raise Refused("a virtual machine runs with its user's rights, and not as root: submit as another")
+        if submission.machine and submission.nodes_wanted > 1:
+            raise Refused("a job in a virtual machine has one node here: ask for one")
         if submission.metadata is not None and len(submission.metadata) > MOST_METADATA:
             raise Refused(f"a job's metadata have at most {MOST_METADATA} characters")
         self._check_share(submission)
@@ -262,6 +294,9 @@ class EmbeddedSystem:
             if job.state is JobState.RUNNING and job.leaving is None:
                 # Its work has taken as long as it has: the world ends it as done.
                 job.work_s = 0
+            elif job.state is JobState.RUNNING and job.leaving is not None and job.submission.machine:
+                # Its machine is saved, or gone.
+                job.leaving = replace(job.leaving, at_s=self._world.now_s)
             elif job.state not in OCCUPYING:
                 self._world.end(job, "its command ended while it was suspended")
         self._twin.advance(self._clock.now_s())
@@ -277,6 +312,7 @@ class EmbeddedSystem:
                 "again"
             ) from error
         self._runs.begin()
+        self._runs.save(self._world.jobs)
 
     def _write(self) -> None:
         """The journal, if anything has changed."""
@@ -326,7 +362,11 @@ class EmbeddedSystem:
         job = self._world.jobs.get(key)
         if handle is not None:
             self._runs.all[key] = JobRun(
-                handle, kept.start_s, is_begun=kept.is_begun, is_stopped=kept.is_stopped
+                handle,
+                kept.start_s,
+                is_machine=job is None or bool(job.submission.machine),
+                is_begun=kept.is_begun,
+                is_stopped=kept.is_stopped,
             )
         elif job is not None:
             self._log.warning("command is gone", job=key, has_begun=kept.is_begun)
@@ -340,13 +380,23 @@ class EmbeddedSystem:
         image = self._hooks.image_of(seen)
         if image:
             variables["OUTRIDER_IMAGE"] = image
-        return Command(job=job.key, uid=seen.uid, argv=job.submission.argv, variables=variables)
+        asked = job.submission
+        command = Command(
+            job=job.key, uid=seen.uid, argv=asked.argv, variables=variables, folder=asked.folder
+        )
+        if not asked.machine or self._machines is None:
+            return command
+        return self._machines.wrapped(job, command)
 
     def _epilog(self, job: RmsJob, node: str) -> None:
         now = self._world.jobs.get(job.key)
         state = None if now is None else now.state
+        run = self._runs.all.get(job.key)
+        is_machine = run is not None and run.is_machine
         self._runs.off_nodes(job.key, state)
-        if state is not JobState.SUSPENDED:
+        if is_machine and self._machines is not None and not self._machines.tidy(job.key, job.uid):
+            self._log.warning("machine not tidied", job=job.key)
+        if state is not JobState.SUSPENDED or is_machine:
             self._hooks.epilog(job, node)
 
     def _fail(self, job: TwinJob, why: str) -> None:
@@ -357,10 +407,15 @@ class EmbeddedSystem:
         while not self._is_stopping.wait(TICK_S):
             try:
                 self.tick()
+                self.discard_left()
             except Unavailable as error:
                 self._log.warning("journal not written", reason=str(error))
             except Exception:  # noqa: BLE001 - a thread's outermost loop: a hook's fault must not stop time
                 self._log.warning("tick failed", traceback=traceback.format_exc())
+
+
+def _shown(job: RmsJob, *, is_machine: bool) -> RmsJob:
+    return job if is_machine else replace(job, can_save=False, saved_on=(), elsewhere=())
 
 
 def _kept(run: JobRun) -> JournaledRun:

@@ -26,6 +26,8 @@ def arguments(
     command = submission.argv[0] if submission.argv else ""
     if not command or command.startswith(("-", "@")):
         raise Refused(f"{command!r} is not a command: a job needs one")
+    if submission.machine:
+        raise Refused("a job in a virtual machine (run: vm) is handed to Grid Engine by qsub: use that")
     argv = ["qsub", "-terse", "-w", "e", "-r", "y", "-N", "outrider", "-b", "y"]
     argv += [
         *slots(submission.nodes_wanted, submission.resources, settings, whole_node_slots),
@@ -36,6 +38,8 @@ def arguments(
         wanted[settings.reservation_complex] = "TRUE"
     if wanted:
         argv += ["-l", requests(wanted)]
+    if submission.folder:
+        argv += ["-wd", submission.folder]
     if submission.account:
         argv += ["-A", submission.account]
     if settings.checkpoint:

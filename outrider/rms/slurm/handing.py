@@ -69,7 +69,7 @@ def script_of(submission: Submission) -> str:
     return script
 
 
-def arguments(submission: Submission, record: JobRecord | None, now_s: int, home: str) -> list[str]:
+def arguments(submission: Submission, record: JobRecord | None, now_s: int, folder: str) -> list[str]:
     """The arguments of sbatch. Raises Refused."""
     amounts = dict(submission.resources.amounts)
     strange = sorted(set(amounts) - set(_KNOWN))
@@ -79,7 +79,7 @@ def arguments(submission: Submission, record: JobRecord | None, now_s: int, home
         "sbatch",
         "--parsable",
         "--requeue",
-        f"--chdir={home}",
+        f"--chdir={folder}",
         f"--job-name={submission.argv[0].rpartition('/')[2][:60] or 'job'}",
         f"--nodes={submission.nodes_wanted}-{submission.nodes_wanted}",
         "--ntasks-per-node=1",

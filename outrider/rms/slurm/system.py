@@ -319,10 +319,12 @@ class SlurmSystem:
     def submit(self, submission: Submission) -> str:
         with self._guard:
             account = self._account_of(submission.user, submission.uid)
+            if submission.machine:
+                raise Refused("a job in a virtual machine (run: vm) is handed to Slurm by sbatch: use that")
             record = record_for(submission)
             script = script_of(submission)
             self._check_can_start(submission.nodes_wanted, submission.resources)
-            argv = arguments(submission, record, self._clock.now_s(), account.home)
+            argv = arguments(submission, record, self._clock.now_s(), submission.folder or account.home)
             printed = self._commands.ask_as(account, *argv, text=script)
             key = printed.decode("ascii", "replace").strip().partition(";")[0]
             if not key.isdecimal():

@@ -30,6 +30,8 @@ class Leaving:
     at_s: int
     to: JobState
     why: str
+    kept_s: int | None = None
+    """How much work of this run it keeps, if it is being saved."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +71,8 @@ class TwinJob:
     """What of its limit went by before it was suspended."""
     saved_nodes: tuple[str, ...] = ()
     """Where its machines were saved last; it starts there and nowhere else."""
+    starts: int = 0
+    """How often it was started."""
 
     @property
     def key(self) -> str:
@@ -104,7 +108,7 @@ class TwinJob:
             start_s=self.start_s,
             metadata=submission.metadata,
             reservation=self.reservation,
-            is_held_by_us=Holder.OURS in self.holders and self.state not in OCCUPYING,
+            is_held_by_us=Holder.OURS in self.holders and self.state is JobState.HELD,
             has_failed=Holder.SYSTEM in self.holders,
             tag=submission.tag,
             account=submission.account,

@@ -19,7 +19,8 @@ class TwinRules:
     `pass_every_s`: jobs are started at multiples of it. `sweep_every_s`: so are what passed
     its limit, and reservations, ended. `prolog_s`: how long a start takes. `save_s`: how long
     a job that is suspended keeps its nodes. `kill_s`: how long one does that is killed.
-    `requeue_delay_s`: how long a job that was requeued may not start again.
+    `requeue_delay_s`: how long a job that was requeued may not start again. `machine_save_s` and
+    `machine_kill_s`: in the place of the two for a job in a virtual machine, if not None.
     """
 
     pass_every_s: int = 1
@@ -28,6 +29,8 @@ class TwinRules:
     save_s: int = 0
     kill_s: int = 0
     requeue_delay_s: int = 0
+    machine_save_s: int | None = None
+    machine_kill_s: int | None = None
     is_prolog_on_every_node: bool = True
     """Or on the first one alone."""
     unstarted_at_end: JobState = JobState.HELD
@@ -52,8 +55,17 @@ class TwinRules:
             raise ValueError("pass_every_s and sweep_every_s are 1 or more")
         if min(self.prolog_s, self.save_s, self.kill_s, self.requeue_delay_s) < 0:
             raise ValueError("prolog_s, save_s, kill_s and requeue_delay_s cannot be negative")
+        if min(self.machine_save_s or 0, self.machine_kill_s or 0) < 0:
+            raise ValueError("machine_save_s and machine_kill_s cannot be negative")
         if self.unstarted_at_end not in (JobState.HELD, JobState.ENDED):
             raise ValueError(f"unstarted_at_end is held or ended, not {self.unstarted_at_end.value}")
+
+    def leaving_s(self, *, is_saved: bool, is_machine: bool) -> int:
+        """How long a job keeps its nodes that is to leave them."""
+        machine_s = self.machine_save_s if is_saved else self.machine_kill_s
+        if is_machine and machine_s is not None:
+            return machine_s
+        return self.save_s if is_saved else self.kill_s
 
 
 SLURM = TwinRules(

@@ -228,7 +228,7 @@ class Twin:
             if found.state not in OCCUPYING:
                 raise Refused(f"job {job} is {found.state.value}: only one with nodes can be requeued")
             self._check_run(found, start_s)
-            if found.leaving is None:
+            if found.leaving is None or found.leaving.kept_s is not None:
                 found.holders.add(Holder.OURS)
                 found.shown = reason
                 found.saved_nodes = ()
@@ -240,6 +240,8 @@ class Twin:
             if found.state in WAITING:
                 self._world.hold(found, Holder.OURS, reason)
                 return
+            if found.state is JobState.SUSPENDED and is_kept:
+                return
             if found.state not in OCCUPYING:
                 raise Refused(f"job {job} is {found.state.value}: only one with nodes can be saved")
             self._check_run(found, start_s)
@@ -249,7 +251,8 @@ class Twin:
                 if self._world.rules.moves_machines:
                     found.saved_nodes = found.wanted_nodes = found.nodes
                 self._world.log_change("saving", job, reason)
-                self._world.leave(found, JobState.SUSPENDED if is_kept else JobState.PENDING, reason)
+                to = JobState.SUSPENDED if is_kept else JobState.PENDING
+                self._world.leave(found, to, reason, is_saved=True)
 
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         with self._call("move"):
@@ -275,7 +278,8 @@ class Twin:
             return seen
         saved = () if job.state in OCCUPYING else job.saved_nodes
         others = [name for name in job.eligible or world.nodes if name not in (*job.nodes, *saved)]
-        return replace(seen, saved_on=saved, elsewhere=tuple(others))
+        eligible = tuple(sorted(saved)) or seen.eligible
+        return replace(seen, saved_on=saved, elsewhere=tuple(others), eligible=eligible)
 
     def land(self, wanted: Landing) -> bool:
         return False

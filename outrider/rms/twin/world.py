@@ -178,7 +178,7 @@ class TwinCluster:
         )
 
     def _start(self, job: TwinJob, nodes: tuple[str, ...]) -> None:
-        job.nodes, job.start_s = nodes, self.now_s
+        job.nodes, job.start_s, job.starts = nodes, self.now_s, job.starts + 1
         job.ready_s = self.now_s + self.rules.prolog_s
         self._move(job, JobState.STARTING, ",".join(nodes))
         for node in nodes if self.rules.is_prolog_on_every_node else nodes[:1]:
@@ -198,14 +198,15 @@ class TwinCluster:
         job.leaving = Leaving(self.now_s, JobState.HELD, reason)
         self._leave_now(job)
 
-    def leave(self, job: TwinJob, to: JobState, why: str) -> None:
-        """Sends a job off its nodes, as soon as the rules let it. What ends a job overrides the rest."""
+    def leave(self, job: TwinJob, to: JobState, why: str, *, is_saved: bool = False) -> None:
+        """Sends a job off its nodes, as soon as the rules let it. What ends a job overrides the rest. One
+        that is saved or suspended goes on with its work later, in the time that is left."""
         if job.leaving is not None and job.leaving.to is JobState.ENDED:
             return
-        delay_s = self.rules.save_s if to is JobState.SUSPENDED else self.rules.kill_s
-        if to is JobState.SUSPENDED:
-            job.done_s += max(0, self.now_s - job.ready_s)
-        job.leaving = Leaving(self.now_s + delay_s, to, why)
+        is_saved = is_saved or to is JobState.SUSPENDED
+        delay_s = self.rules.leaving_s(is_saved=is_saved, is_machine=bool(job.submission.machine))
+        kept_s = max(0, self.now_s - job.ready_s) if is_saved else None
+        job.leaving = Leaving(self.now_s + delay_s, to, why, kept_s)
         self.log_change("leaving", job.key, why)
         if delay_s == 0:
             self._leave_now(job)
@@ -214,8 +215,9 @@ class TwinCluster:
         leaving, before = job.leaving, job.seen()
         assert leaving is not None
         assert job.start_s is not None
-        if leaving.to is JobState.SUSPENDED:
-            job.used_s += self.now_s - job.start_s
+        if leaving.kept_s is not None:
+            job.done_s += leaving.kept_s
+            job.used_s += leaving.kept_s + max(0, job.ready_s - job.start_s)
         job.leaving, job.nodes, job.start_s = None, (), None
         to = leaving.to
         if to is JobState.PENDING and job.holders:

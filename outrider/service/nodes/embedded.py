@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cachemgr.base.clock import Clock
@@ -21,7 +21,9 @@ from outrider.service.images import Catalogue
 from outrider.service.meter import Log
 from outrider.service.nodes.agent import NO_NAMES
 from outrider.service.nodes.daemons import SocketNodes
+from outrider.service.nodes.moving import ARRIVE, DROP, TAKEN
 from outrider.service.nodes.virtual import LOOPBACK, EmbeddedError, Shape, VirtualNode
+from outrider.service.ports import Move, NodeReport, OrderResult, TellNode
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MOST_NODES = 256
@@ -89,6 +91,15 @@ class EmbeddedNodes(SocketNodes):
     def relay_of(self, node: str) -> str | None:
         found = self._nodes.get(node)
         return f"{LOOPBACK}:{found.port}" if found is not None and found.port else None
+
+    def tell(self, call: TellNode) -> NodeReport:
+        """Jobs' machines are no daemon's here: they are in one folder for all nodes. So a machine that is to
+        go to another node is there already."""
+        moves = tuple(order for order in call.orders if isinstance(order, Move))
+        others = tuple(order for order in call.orders if not isinstance(order, Move))
+        report = super().tell(replace(call, orders=others, wants_machines=False))
+        here = tuple(OrderResult(order=each, words=TAKEN if each.step == ARRIVE else DROP) for each in moves)
+        return replace(report, results=(*report.results, *here))
 
     def start(self, timeout_s: float = START_S) -> None:
         """All daemons, serving; or none, and an EmbeddedError that shows what one of them said."""

@@ -30,9 +30,10 @@ echo $i > counted
 PROGRAM = """
 import sys
 import cachemgr.machines.batch.main as program
+import cachemgr.machines.batch.system as system
 from cachemgr.machines.batch.bootfiles import BootFiles
-program.MACHINES = sys.argv[1]
-program.boot_files = lambda name: BootFiles(*sys.argv[2:5])
+system.MACHINES = sys.argv[1]
+program.boot_files = lambda name, folder: BootFiles(*sys.argv[2:5])
 sys.exit(program.main(sys.argv[5:]))
 """
 LONGEST_PAUSE_S = 0.4

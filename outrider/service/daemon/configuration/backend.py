@@ -173,6 +173,10 @@ class BackendSection(Section):
         None,
         description="embedded, twin: where pools and jobs are; without it, embedded in the state folder",
     )
+    boot: Path = Field(
+        "/etc/outrider/boot",
+        description="embedded: where the kernels are that jobs in virtual machines may name",
+    )
     slurm: SlurmSection = Field(default_factory=all_defaults(SlurmSection), description="where Slurm is")
     gridengine: GridEngineSection = Field(
         default_factory=all_defaults(GridEngineSection), description="where Grid Engine is"

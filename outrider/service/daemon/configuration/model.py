@@ -62,10 +62,6 @@ class TcpSection(Section):
         return self
 
 
-WITHOUT_MACHINES = ("embedded",)
-"""Batch systems whose jobs run on their nodes alone."""
-
-
 class PoolsSection(Section):
     """The nodes' pools of images."""
 
@@ -357,9 +353,6 @@ class Config(Section):
             contradiction(
                 "copies a file, and the store is a database: copy that with pg_dump", "backup", "folder"
             )
-        if self.jobs.machines and self.backend.kind in WITHOUT_MACHINES:
-            words = f"is true, and jobs of backend.kind {self.backend.kind} run in no machines"
-            contradiction(words, "jobs", "machines")
         if self.jobs.live and not (self.jobs.machines and self.backend.kind == "slurm"):
             words = (
                 "is true, and needs jobs.machines and backend.kind slurm: it is not there with another yet"

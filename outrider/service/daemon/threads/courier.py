@@ -16,7 +16,7 @@ from outrider.service.answers.reply import Trouble
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.threads.loop import Loop
 from outrider.service.desk.batch.submissions import tag_of
-from outrider.service.front import Busy, NotDone, Submit
+from outrider.service.front import QEMU_MIB, Busy, NotDone, Submit
 from outrider.service.requests import BeginSubmission, Caller, EndSubmission
 
 NOTE_S = 20.0
@@ -107,7 +107,7 @@ def _submission(caller: Caller, submission: Submit) -> Submission:
         each = deployment.instances_per_node
         amounts = {"cpus": deployment.cpus * each, "gpus": deployment.gpus * each}
         if deployment.memory_mib is not None:
-            amounts["memory_mib"] = deployment.memory_mib * each
+            amounts["memory_mib"] = deployment.memory_mib * each + (QEMU_MIB if submission.machine else 0)
     return Submission(
         user=caller.user,
         uid=caller.uid,
@@ -119,4 +119,6 @@ def _submission(caller: Caller, submission: Submit) -> Submission:
         reservation=submission.reservation,
         tag=tag_of(caller.uid, submission.key) if submission.key else "",
         account=submission.account,
+        machine=submission.machine,
+        folder=submission.folder,
     )

@@ -14,7 +14,7 @@ from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.external import ask, program_runner
 from outrider.metadata.policies import Policies
 from outrider.rms.base import RmsError, RmsNode
-from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher
+from outrider.rms.embedded import EmbeddedSystem, JobMachines, ProcessLauncher
 from outrider.rms.twin import Twin
 from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.errors import BackendError
@@ -173,6 +173,9 @@ def _batch_system(
     try:
         for each in (folder, folder / "jobs"):
             each.mkdir(mode=0o711, parents=True, exist_ok=True)
+        machines = JobMachines(folder / "machines", Path(section.boot)) if config.jobs.machines else None
+        if machines is not None:
+            machines.prepare()
         return EmbeddedSystem(
             nodes,
             folder / "jobs.json",
@@ -180,6 +183,7 @@ def _batch_system(
             launcher=ProcessLauncher(folder / "jobs"),
             log=log,
             hooks=hooks.as_hooks(),
+            machines=machines,
         )
     except (RmsError, OSError) as error:
         raise BackendError(f"the batch system in {folder} cannot begin: {error}") from error

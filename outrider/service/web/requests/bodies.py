@@ -144,6 +144,15 @@ class SubmitBody(Body):
     )
     zone: Zone = Field("", description="where times without a zone are meant; empty: where the service is")
     account: Account = Field("", description="which account it is for")
+    lines: list[OptionText] = Field(
+        [], max_length=32, description="what the script says of itself beside the workspace, like run: vm"
+    )
+    folder: str = Field(
+        "",
+        max_length=4096,
+        pattern=r"^(/[^\x00]*)?$",
+        description="where it begins; empty: in its user's home",
+    )
 
 
 class StartingBody(Body):

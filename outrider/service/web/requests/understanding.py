@@ -54,21 +54,21 @@ def understand_reservation(body: WorkspaceBody, now_s: int) -> WorkspaceFile:
     deployment = workspace.deployment
     if deployment is None:
         words = "the workspace has no deployment: say how many nodes, for how long and when"
-        raise _fault("deployment", words)
+        raise fault("deployment", words)
     if deployment.is_best_effort:
         words = (
             "the workspace says no time, so it is best effort and no reservation: give a start or a "
             "finish_by, or submit it as a job"
         )
-        raise _fault("deployment.start", words)
+        raise fault("deployment.start", words)
     if deployment.value is not None:
         words = "is for a job in a queue: leave it out, or say with max_price what the reservation may cost"
-        raise _fault("deployment.value", f"value {words}")
+        raise fault("deployment.value", f"value {words}")
     for number, role in enumerate(workspace.metadata.roles):
         for key in ("files", "user_data", "addresses"):
             if getattr(role, key):
                 words = f"a reservation's instances are told nothing: leave {key} of role {role.name} out"
-                raise _fault(f"metadata.roles[{number}].{key}", words)
+                raise fault(f"metadata.roles[{number}].{key}", words)
     return workspace
 
 
@@ -76,23 +76,23 @@ def understand_starts(body: ReserveBody, workspace: WorkspaceFile, now_s: int) -
     """All starts of a reservation that recurs; none of one that does not."""
     if not body.every:
         if body.until or body.best_fit:
-            raise _fault("every", "until and best_fit are for what recurs: say how often, or leave them out")
+            raise fault("every", "until and best_fit are for what recurs: say how often, or leave them out")
         return ()
     deployment = workspace.deployment
     assert deployment is not None
     if not body.until:
-        raise _fault("until", "what recurs has to end: say until when, like 2027-02-01")
+        raise fault("until", "what recurs has to end: say until when, like 2027-02-01")
     if workspace.metadata.has_unlike_roles:
-        raise _fault(
+        raise fault(
             "every", "roles with sizes or images of their own do not recur: reserve each time by itself"
         )
     if deployment.start_s is None or deployment.finish_by_s is not None:
-        raise _fault("every", "what recurs has a start, and no finish_by: give the first start")
+        raise fault("every", "what recurs has a start, and no finish_by: give the first start")
     first_s, duration_s, zone = deployment.start_s, deployment.duration_s, understand_zone(body.zone)
     try:
         return starts(body.every, body.until, first_s=first_s, duration_s=duration_s, now_s=now_s, zone=zone)
     except TextError as error:
-        raise _fault("every", str(error)) from error
+        raise fault("every", str(error)) from error
 
 
 def check_expiry(workspace: WorkspaceFile, starts: tuple[int, ...], image: FoundImage, zone: tzinfo) -> None:
@@ -110,7 +110,7 @@ def check_expiry(workspace: WorkspaceFile, starts: tuple[int, ...], image: Found
             f"the address of its image, or the key to it, expires at {expiry}, and it may begin as late as "
             f"{format_instant(latest_s, zone=zone)}: sign the address for longer, or begin earlier"
         )
-        raise _fault("metadata.image.uri", words)
+        raise fault("metadata.image.uri", words)
 
 
 def understand_price(text: str) -> int | None:
@@ -139,36 +139,36 @@ def understand_job(body: SubmitBody, now_s: int) -> WorkspaceFile:
     workspace = understand(body, now_s)
     if workspace.metadata.has_unlike_roles:
         words = "a job has instances that are alike: reserve the workspace, and submit a job for each role"
-        raise _fault("metadata.roles", words)
+        raise fault("metadata.roles", words)
     deployment = workspace.deployment
     if deployment is not None and (deployment.start_s, deployment.open_from_s) != (None, None):
         words = (
             "the workspace says when, and a job of its own cannot: reserve it and submit with the "
             "reservation's name, or leave its start out"
         )
-        raise _fault("deployment.start", words)
+        raise fault("deployment.start", words)
     if deployment is not None and deployment.least_piece_s is not None:
         words = "a job is in one piece: leave least_piece out, or reserve the workspace"
-        raise _fault("deployment.least_piece", words)
+        raise fault("deployment.least_piece", words)
     if deployment is not None and deployment.options:
         if any(each.instances_per_node not in (None, 1) for each in deployment.options):
             words = (
                 "a job has one instance on each node: leave instances_per_node out, or reserve the workspace"
             )
-            raise _fault("deployment.options", words)
+            raise fault("deployment.options", words)
         for number, each in enumerate(deployment.options):
             if each.image is not None and each.image.format is not None:
                 words = (
                     "a job's option says no format of its image, which the service finds out: leave it out"
                 )
-                raise _fault(f"deployment.options[{number}].image.format", words)
+                raise fault(f"deployment.options[{number}].image.format", words)
             if each.image is not None and each.image.private != workspace.metadata.image.private:
                 words = "the images of a job are private together or not at all: say the same of each"
-                raise _fault(f"deployment.options[{number}].image.private", words)
+                raise fault(f"deployment.options[{number}].image.private", words)
         try:
             read_job_options([str(each) for each in job_options(deployment)])
         except TextError as error:
-            raise _fault("deployment.options", str(error)) from error
+            raise fault("deployment.options", str(error)) from error
     return workspace
 
 
@@ -244,8 +244,8 @@ def _read(key: str, parse: Callable[[str], Value], text: str) -> Value:
     try:
         return parse(text)
     except TextError as error:
-        raise _fault(key, str(error)) from error
+        raise fault(key, str(error)) from error
 
 
-def _fault(key: str, words: str) -> RefusedRequest:
+def fault(key: str, words: str) -> RefusedRequest:
     return refused(422, words, problems=[ErrorProblem(key=key, message=words)])

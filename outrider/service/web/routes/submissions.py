@@ -19,7 +19,9 @@ from outrider.service.requests import Caller, Show
 from outrider.service.web.asking import Asker
 from outrider.service.web.errors import of_trouble, of_unmade
 from outrider.service.web.requests.bodies import SubmitBody
+from outrider.service.web.requests.scripts import machine_words, with_script_lines
 from outrider.service.web.requests.understanding import (
+    fault,
     hash_of,
     job_options,
     understand_duration,
@@ -52,21 +54,19 @@ def submission_routes(asker: Asker, route: type[APIRoute]) -> APIRouter:
 
 def _lines(
     workspace: WorkspaceFile, image: FoundImage, option_images: Sequence[FoundImage | None] = ()
-) -> str:
+) -> JobLines:
     """What the job's images are, as jobs carry it: what was found, and not what may be found later."""
     section, deployment = workspace.metadata.image, workspace.deployment
-    return write_job_lines(
-        JobLines(
-            image=image.uri or section.uri,
-            digest=image.digest,
-            size_bytes=image.size_bytes,
-            format=section.format or "",
-            is_private=section.private,
-            name=workspace.metadata.name,
-            options=() if deployment is None else job_options(deployment, option_images),
-            finish_by_s=None if deployment is None else deployment.finish_by_s,
-            value=None if deployment is None else deployment.value,
-        )
+    return JobLines(
+        image=image.uri or section.uri,
+        digest=image.digest,
+        size_bytes=image.size_bytes,
+        format=section.format or "",
+        is_private=section.private,
+        name=workspace.metadata.name,
+        options=() if deployment is None else job_options(deployment, option_images),
+        finish_by_s=None if deployment is None else deployment.finish_by_s,
+        value=None if deployment is None else deployment.value,
     )
 
 
@@ -98,6 +98,11 @@ async def _read(asker: Asker, caller: Caller, body: SubmitBody, key: str) -> Sub
     if deployment is not None and duration_s is None:
         duration_s = deployment.duration_s
     reservation = await _reservation(asker, caller, body.reservation) if body.reservation else None
+    lines = _lines(workspace, image, option_images) if workspace and image else None
+    if lines is None and body.lines:
+        words = "the script says something of itself, which is read beside a workspace: give one, too"
+        raise fault("lines", words)
+    lines = with_script_lines(lines, body.lines) if lines else None
     return Submit(
         argv=tuple(body.argv),
         nodes=body.nodes or (deployment.nodes if deployment else 1),
@@ -106,7 +111,9 @@ async def _read(asker: Asker, caller: Caller, body: SubmitBody, key: str) -> Sub
         account=body.account,
         workspace=workspace,
         image=image,
-        metadata=_lines(workspace, image, option_images) if workspace and image else None,
+        metadata=None if lines is None else write_job_lines(lines),
+        machine="" if lines is None else machine_words(lines, deployment),
+        folder=body.folder,
         key=key,
         request_hash=hash_of("POST", "/v1/submissions", body),
     )

@@ -17,6 +17,7 @@ from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import BadRequest, NotAllowed, SourceFailed, Unsuitable
 from cachemgr.instances.qcow2 import overlay
 from cachemgr.machines.batch import main as program
+from cachemgr.machines.batch import system
 from cachemgr.machines.batch.bootfiles import boot_files
 from cachemgr.machines.batch.image import BaseImage, JobImages, base_image
 from cachemgr.machines.batch.main import make_private
@@ -226,7 +227,7 @@ def test_mark_names_another_place_at_which_the_machine_is_saved(tmp_path: Path) 
 def test_job_that_has_ended_and_is_started_once_more_ends_as_it_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program, "MACHINES", str(tmp_path / "machines"))
+    monkeypatch.setattr(system, "MACHINES", str(tmp_path / "machines"))
     (tmp_path / "machines").mkdir()
     mark = SavedMark(str(tmp_path), "17")
     again = {"JOB_ID": "17", "SGE_TASK_ID": "undefined", "RESTARTED": "2", "HOME": str(tmp_path)}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.metadata.joblines import parse_job_lines
+from outrider.metadata.joblines import parse_job_lines, write_job_lines
 from outrider.service.ports import FoundImage
 from outrider.service.web.requests.bodies import SubmitBody
 from outrider.service.web.requests.understanding import understand_job
@@ -57,7 +57,7 @@ def run(text: str, *more: str) -> str:
 
 def of_service(text: str) -> str:
     body = SubmitBody.model_validate({"argv": ["true"], "workspace": text, "zone": "UTC"})
-    return _lines(understand_job(body, NOW_S), FoundImage(size_bytes=5, digest=DIGEST))
+    return write_job_lines(_lines(understand_job(body, NOW_S), FoundImage(size_bytes=5, digest=DIGEST)))
 
 
 @pytest.mark.parametrize(

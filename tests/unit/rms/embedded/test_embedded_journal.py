@@ -24,6 +24,8 @@ JOB = TwinJob(
         limit_s=60,
         metadata="image=a",
         reservation="render-1",
+        machine="run=vm,memory=5",
+        folder="/work",
     ),
     submitted_s=1,
     work_s=2,
@@ -39,11 +41,12 @@ JOB = TwinJob(
     nodes=("n1", "n2"),
     start_s=4,
     ready_s=5,
-    leaving=Leaving(6, JobState.SUSPENDED, "suspended"),
+    leaving=Leaving(6, JobState.SUSPENDED, "suspended", 3),
     wants_to_go_on=True,
     done_s=7,
     used_s=8,
     saved_nodes=("n2", "n1"),
+    starts=3,
     option=2,
 )
 KEPT = JournalContent(

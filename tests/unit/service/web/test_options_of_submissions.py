@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.metadata.joblines import parse_job_lines
+from outrider.metadata.joblines import parse_job_lines, write_job_lines
 from outrider.metadata.notation.job_options import write_finish_by
 from outrider.service.ports import FoundImage
 from outrider.service.web.errors import RefusedRequest
@@ -25,7 +25,8 @@ TWO = "  options: [{nodes: 2, duration: 1h}, {nodes: 4, duration: 35m}]\n"
 def lines(deployment: str, option_images: tuple[FoundImage | None, ...] = ()) -> str:
     body = SubmitBody.model_validate({"argv": ["true"], "workspace": WORKSPACE + deployment, "zone": "UTC"})
     workspace = understand_job(body, NOW_S)
-    return _lines(workspace, FoundImage(size_bytes=5, digest="sha256:" + "a" * 64), option_images)
+    found = _lines(workspace, FoundImage(size_bytes=5, digest="sha256:" + "a" * 64), option_images)
+    return write_job_lines(found)
 
 
 def test_options_and_deadline_of_a_file_become_those_of_the_job() -> None:
