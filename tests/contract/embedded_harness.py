@@ -111,6 +111,9 @@ class ClockLauncher:
 class ClockMachines(JobMachines):
     """Machines of which nothing is on a disk."""
 
+    def refusal(self, submission: Submission) -> str | None:
+        return None
+
     def tidy(self, job: str, uid: int) -> bool:
         return True
 

@@ -13,8 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import cachemgr
+from cachemgr.base.errors import CacheError
+from cachemgr.machines.batch.bootfiles import boot_files
 from cachemgr.machines.batch.kept import DISCARD, as_user, kept_machines
+from cachemgr.machines.batch.options import read_options
 from cachemgr.machines.batch.system import ATTEMPT_VARIABLE, BOOT_VARIABLE, CPUS_VARIABLE, FOLDER_VARIABLE
+from cachemgr.machines.keeper import PROGRAM as QEMU
+from outrider.rms.base import Submission
 from outrider.rms.embedded.launching import Command
 from outrider.rms.twin.jobs import TwinJob
 
@@ -46,13 +51,27 @@ class JobMachines:
         self._program: tuple[str, ...] = ()
 
     def prepare(self) -> None:
-        """Raises OSError or CalledProcessError."""
+        """Raises OSError."""
         self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
-        # Each user makes a folder in it, and nobody removes another's.
-        self._folder.chmod(0o1777)
+        # Each user makes a folder in it, and nobody removes another's. Without root there is one user.
+        self._folder.chmod(0o1777 if os.geteuid() == 0 else 0o700)
         python = PYTHON if os.path.exists(PYTHON) else sys.executable
         copy = _copied(Path(cachemgr.__file__).parent, self._folder.parent / "programs", python)
         self._program = (python, "-IS", "-c", PROGRAM.format(folder=str(copy)))
+
+    def refusal(self, submission: Submission) -> str | None:
+        """Why a job can never have its machine here; None if it can."""
+        if submission.uid == 0:
+            return "a virtual machine runs with its user's rights, and not as root: submit as another"
+        if submission.nodes_wanted > 1:
+            return "a job in a virtual machine has one node here: ask for one"
+        if not os.access(QEMU, os.X_OK):
+            return f"there is no {QEMU}: install QEMU (Debian: qemu-system-x86)"
+        try:
+            boot_files(read_options(submission.machine).boot, str(self._boot))
+        except (CacheError, OSError) as error:
+            return str(error)
+        return None
 
     def wrapped(self, job: TwinJob, command: Command) -> Command:
         """A command that runs in the job's machine: begun, or continued where it was saved."""
@@ -106,7 +125,8 @@ def _copied(sources: Path, folder: Path, python: str) -> Path:
             ignore=shutil.ignore_patterns("__pycache__"),
             copy_function=shutil.copyfile,
         )
-        subprocess.run([python, "-IS", "-m", "compileall", "-q", str(new)], check=True)
+        # For a faster start; without it, it starts all the same.
+        subprocess.run([python, "-IS", "-m", "compileall", "-q", str(new)], check=False)
         for each in (new, *new.rglob("*")):
             each.chmod(0o755 if each.is_dir() else 0o644)
         new.rename(copy)

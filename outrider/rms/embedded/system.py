@@ -45,6 +45,8 @@ MACHINE_RULES = replace(
 )
 """They may have. All nodes are on one machine, so that a saved one can continue on each."""
 TICK_S = 1.0
+TICKS_TO_DISCARD = 5
+"""Every so many it is looked for machines of jobs that are gone."""
 MOST_JOBS = 10_000
 MOST_JOBS_OF_ONE = 1_000
 MOST_BYTES_OF_ONE = 4 << 20
@@ -103,6 +105,8 @@ class EmbeddedSystem:
         self._is_stopping = threading.Event()
         self._thread = threading.Thread(target=self._tick_on, name="embedded batch system", daemon=True)
         self._machines = machines
+        self._left: frozenset[str] = frozenset()
+        """Jobs that are gone, and whose machines could not be removed."""
         rules = RULES if machines is None else MACHINE_RULES
         twin_hooks = Hooks(prolog=self._hooks.prolog, epilog=self._epilog, work_s=lambda submission: None)
         self._twin = Twin(nodes, clock=clock, rules=rules, hooks=twin_hooks)
@@ -148,8 +152,10 @@ class EmbeddedSystem:
             return
         with self._guard:
             jobs = {*self._world.jobs, *self._runs.all}
-        for job in self._machines.discard_others(jobs):
+        left = frozenset(self._machines.discard_others(jobs))
+        for job in sorted(left - self._left):
             self._log.warning("machine of a job that is gone not removed", job=job)
+        self._left = left
 
     def look(self) -> Sight:
         with self._call():
@@ -254,10 +260,10 @@ class EmbeddedSystem:
             )
         if submission.machine and self._machines is None:
             raise Refused("no job runs in a virtual machine here: jobs.machines is not set in outriderd.yaml")
-        if submission.machine and submission.uid == 0:
-            raise Refused("a virtual machine runs with its user's rights, and not as root: submit as another")
-        if submission.machine and submission.nodes_wanted > 1:
-            raise Refused("a job in a virtual machine has one node here: ask for one")
+        if submission.machine and self._machines is not None:
+            reason = self._machines.refusal(submission)
+            if reason is not None:
+                raise Refused(reason)
         if submission.metadata is not None and len(submission.metadata) > MOST_METADATA:
             raise Refused(f"a job's metadata have at most {MOST_METADATA} characters")
         self._check_share(submission)
@@ -404,10 +410,12 @@ class EmbeddedSystem:
         self._world.end(job, why)
 
     def _tick_on(self) -> None:
+        count = 0
         while not self._is_stopping.wait(TICK_S):
             try:
                 self.tick()
-                self.discard_left()
+                if (count := count + 1) % TICKS_TO_DISCARD == 0:
+                    self.discard_left()
             except Unavailable as error:
                 self._log.warning("journal not written", reason=str(error))
             except Exception:  # noqa: BLE001 - a thread's outermost loop: a hook's fault must not stop time

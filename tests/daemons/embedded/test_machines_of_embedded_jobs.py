@@ -274,6 +274,9 @@ def test_what_a_machine_cannot_have_here_is_refused(service: MachineService) -> 
     role = service.hand_over(SCRIPT.replace("#OUTRIDER boot: tiny", "#OUTRIDER role: worker count=2"))
     strange = service.hand_over(SCRIPT.replace("run: vm", "run: jail"))
 
+    no_kernel = service.hand_over(SCRIPT.replace("boot: tiny", "boot: huge"))
+
+    assert "no kernel huge" in no_kernel
     assert "memory" in no_memory
     assert "role" in role
     assert 'run is "jail"' in strange
