@@ -25,7 +25,7 @@ JOB = TwinJob(
         metadata="image=a",
         reservation="render-1",
         machine="run=vm,memory=5",
-        folder="/work",
+        folder="/srv/alice",
     ),
     submitted_s=1,
     work_s=2,
