@@ -16,6 +16,8 @@ from dataclasses import dataclass
 PROC, CGROUPS = "/proc", "/sys/fs/cgroup"
 MOST_BYTES = 1 << 16
 PROGRAM = b"qemu-system-"
+FOLDER = re.compile(rb"/outrider-([0-9]{1,10})/(job-[0-9-]{1,21})/")
+"""Of a job's machine, below the folder in which users' are."""
 OF_JOB = re.compile(r"(/.*?/job_[0-9]+)(?:/.*)?")
 """A job's group in the unified hierarchy, as Slurm names it."""
 
@@ -33,12 +35,14 @@ def processor_times(
 ) -> dict[tuple[int, str], ProcessorTime]:
     """By user and the name of the machine's folder in the user's own (`job-17`). `above` is where users'
     folders are. A process counts for its own user's machine alone."""
-    place = re.compile(re.escape(os.fsencode(above)) + rb"/outrider-([0-9]{1,10})/(job-[0-9-]{1,21})/")
+    place = os.fsencode(above)
     found: dict[tuple[int, str], ProcessorTime] = {}
     for pid in filter(str.isdigit, os.listdir(proc)):
         with suppress(OSError, ValueError, IndexError):
             words = _read(f"{proc}/{pid}/cmdline")
-            named = place.search(words)
+            named = next(
+                (each for each in FOLDER.finditer(words) if words.endswith(place, 0, each.start())), None
+            )
             if named is None or not os.path.basename(words.split(b"\0")[0]).startswith(PROGRAM):
                 continue
             if os.stat(f"{proc}/{pid}").st_uid != int(named[1]):
