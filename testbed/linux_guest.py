@@ -46,7 +46,7 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 export PATH=/bin:/usr/bin:/usr/sbin HOME=/tmp
 [ ! -e /usr/bin/ssh ] || { mkdir -p /dev/pts && mount -t devpts devpts /dev/pts; }
-while read -r module; do insmod "/modules/$module.ko"; done </modules/order
+while read -r module; do insmod "/modules/$module.ko"; rm "/modules/$module.ko"; done </modules/order
 tries=0
 while [ "$tries" -lt 100 ]; do
     for each in /sys/block/vd*; do

@@ -38,7 +38,7 @@ class GuestJobs:
             "folder": str(self.work),
         }
         return self.engine.wish(
-            name="job", memory_bytes=96 * MIB, machine=machine, kernel=str(self.linux.kernel),
+            name="job", memory_bytes=128 * MIB, machine=machine, kernel=str(self.linux.kernel),
             initrd=str(self.linux.initrd), append=APPEND, job=job,
         )  # fmt: skip
 
