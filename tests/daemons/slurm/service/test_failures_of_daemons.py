@@ -72,7 +72,9 @@ def test_job_whose_nodes_daemon_is_dead_at_its_start_is_told_so_and_drains_nothi
         nonlocal said
         found = seen(site, job)
         said = output(site, job) if found.state == "FAILED" else ""
-        return found.state == "FAILED" or "not" in found.admin_comment
+        # It went back since the node could not give it its image, and then waits for a node that is up.
+        words = ("could not give it", "that it may run on are up")
+        return found.state == "FAILED" or any(each in found.admin_comment for each in words)
 
     site.cluster.wait_for("the job's user to be told", has_run_or_waits, logs=site.logs)
     failed = seen(site, job).state == "FAILED"
