@@ -37,6 +37,8 @@ ASK_S = 20.0
 SAVE_SIGNAL = "USR1"
 SAVE_S = 10 * 365 * 86_400
 """A machine is saved when its program says so, by ending; until then its job keeps its nodes."""
+SAVED_WITHIN_S = 600
+"""One that still runs so long after it was told to be saved could not be: its job goes on."""
 KILL_S = 25
 """The program gives the guest 20 s to shut down."""
 

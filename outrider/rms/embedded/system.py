@@ -32,10 +32,10 @@ from outrider.rms.base import (
 from outrider.rms.embedded import journal
 from outrider.rms.embedded.journal import JournalContent, JournaledRun, JournalError
 from outrider.rms.embedded.launching import Command, Launcher
-from outrider.rms.embedded.machines import KILL_S, SAVE_S, JobMachines
+from outrider.rms.embedded.machines import KILL_S, SAVE_S, SAVED_WITHIN_S, JobMachines
 from outrider.rms.embedded.runs import JobRun, Runs
 from outrider.rms.twin import Hooks, Outside, Twin, TwinRules
-from outrider.rms.twin.jobs import OCCUPYING, TwinJob
+from outrider.rms.twin.jobs import OCCUPYING, Holder, TwinJob
 from outrider.rms.twin.rules import Epilog, Prolog, go_on, pass_by
 
 RULES = TwinRules(kill_s=2, saves_machines=False)
@@ -305,8 +305,24 @@ class EmbeddedSystem:
                 job.leaving = replace(job.leaving, at_s=self._world.now_s)
             elif job.state not in OCCUPYING:
                 self._world.end(job, "its command ended while it was suspended")
+        self._give_up_saving()
         self._twin.advance(self._clock.now_s())
         self._follow()
+
+    def _give_up_saving(self) -> None:
+        """Let jobs go on whose machines could not be saved: a job that is about to leave has no limit."""
+        now_s = self._clock.now_s()
+        for job in self._world.all_jobs():
+            leaving = job.leaving
+            if leaving is None or leaving.kept_s is None or not job.submission.machine:
+                continue
+            # Of one that is saved the time has come.
+            is_late = now_s < leaving.at_s < now_s + SAVE_S - SAVED_WITHIN_S
+            if is_late and job.key in self._runs.all:
+                job.leaving, job.saved_nodes = None, ()
+                job.holders.discard(Holder.OURS)
+                self._runs.all[job.key].is_saving = False
+                self._log.warning("machine could not be saved", job=job.key)
 
     def _follow(self) -> None:
         self._runs.follow(self._world.jobs)
