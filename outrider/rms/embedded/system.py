@@ -390,6 +390,9 @@ class EmbeddedSystem:
                 is_begun=kept.is_begun,
                 is_stopped=kept.is_stopped,
             )
+        elif job is not None and job.submission.machine and job.leaving is not None:
+            # Its machine was saved, or ended, while no service was there.
+            job.leaving = replace(job.leaving, at_s=self._world.now_s)
         elif job is not None:
             self._log.warning("command is gone", job=key, has_begun=kept.is_begun)
             self._fail(job, GONE)
