@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +25,7 @@ from outrider.cli.errors import (
 from outrider.cli.output import print_json
 
 if TYPE_CHECKING:
-    from outrider.rms.base import BatchSystem
+    from outrider.rms.base import BatchSystem, RmsJob
     from outrider.service.daemon.configuration.jobs import ScheduleSection
     from outrider.service.daemon.configuration.model import Config
 
@@ -87,10 +89,15 @@ def show(arguments: argparse.Namespace) -> None:
 
 def hand_back(arguments: argparse.Namespace) -> None:
     """Empty the file first, so that nobody holds anything more; then let go what is held."""
+    from outrider.rms.base import RmsError
+
     config = _config(arguments.config)
     section = _section(config)
+    rms, before = _batch_system(config), []
+    with suppress(RmsError):
+        before = _held(rms, section)
     _write(section, ())
-    released, kept, failed = _release(_batch_system(config), section)
+    released, kept, failed = _release(rms, section, before)
     if arguments.json:
         print_json({"queues": section.queues, "released": released, "with_image": kept, "failed": failed})
     else:
@@ -122,29 +129,42 @@ def take_over(arguments: argparse.Namespace) -> None:
         print(f"{', '.join(section.queues)}: Outrider starts their jobs, as soon as outriderd runs")
 
 
-def _release(rms: BatchSystem, section: ScheduleSection) -> tuple[int, int, list[str]]:
-    """Let go what waits for its turn alone; how many, how many have an image to wait for, and what failed."""
-    from outrider.rms.base import JobState, RmsError
+def _release(
+    rms: BatchSystem, section: ScheduleSection, before: Sequence[RmsJob]
+) -> tuple[int, int, list[str]]:
+    """Let go what waits for its turn alone; how many, how many have an image to wait for, and what failed.
 
-    released, kept, failed = 0, 0, []
+    `before` is what was held when the queues were handed back: what the service lets go counts, too.
+    """
+    from outrider.rms.base import RmsError
+
     try:
-        jobs = rms.look().jobs
+        held = _held(rms, section)
     except RmsError as error:
         raise UnavailableError(
             f"new jobs are not held any more, but those that are stay so: {error}"
         ) from error
-    for job in jobs:
-        if job.queue not in section.queues or job.state is not JobState.HELD or not job.is_held_by_us:
-            continue
-        if job.metadata is not None:
-            kept += 1
-            continue
-        try:
-            rms.release(job.key)
-            released += 1
-        except RmsError as error:
-            failed.append(str(error))
-    return released, kept, failed
+    failed = {}
+    for job in held:
+        if job.metadata is None:
+            try:
+                rms.release(job.key)
+            except RmsError as error:
+                failed[job.key] = str(error)
+    in_turn = {job.key for job in (*before, *held) if job.metadata is None}
+    kept = sum(job.metadata is not None for job in held)
+    return len(in_turn - failed.keys()), kept, list(failed.values())
+
+
+def _held(rms: BatchSystem, section: ScheduleSection) -> list[RmsJob]:
+    """What Outrider holds in the queues whose jobs it starts."""
+    from outrider.rms.base import JobState
+
+    return [
+        job
+        for job in rms.look().jobs
+        if job.queue in section.queues and job.state is JobState.HELD and job.is_held_by_us
+    ]
 
 
 def _config(path: str) -> Config:

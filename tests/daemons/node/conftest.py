@@ -69,10 +69,11 @@ def outside(folder: Path) -> Iterator[Callable[..., Outside]]:
         limit_bytes: int = 64 * MIB,
         environment: dict[str, str] | None = None,
         python: str = sys.executable,
+        most_open_files: int | None = None,
         **texts: str,
     ) -> Outside:
         make_pool(folder / "pool", limit_bytes)
-        found = Outside(folder, environment, python, **texts)
+        found = Outside(folder, environment, python, most_open_files, **texts)
         started.append(found)
         return found
 

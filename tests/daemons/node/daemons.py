@@ -199,6 +199,7 @@ class Outside:
         folder: Path,
         environment: dict[str, str] | None = None,
         python: str = sys.executable,
+        most_open_files: int | None = None,
         **texts: str,
     ) -> None:
         self.folder = folder
@@ -208,8 +209,9 @@ class Outside:
         self.path.write_text("[cachemgr]\n" + "".join(f"{name} = {text}\n" for name, text in given.items()))
         self.log_path = folder / "log"
         with self.log_path.open("ab") as log:
+            limited = [] if most_open_files is None else ["prlimit", f"--nofile={most_open_files}:"]
             self.process = subprocess.Popen(
-                [python, "-m", "cachemgr.daemon", "--config", str(self.path)],
+                [*limited, python, "-m", "cachemgr.daemon", "--config", str(self.path)],
                 cwd="/",
                 env={"PYTHONPATH": str(ROOT), **(environment or {})},
                 stdin=subprocess.DEVNULL,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import resource
 import shutil
 import signal
 import socket
@@ -408,12 +407,7 @@ def test_path_too_long_for_a_socket_is_refused_with_its_limit(folder: Path) -> N
 
 
 def test_daemon_has_as_many_open_files_as_the_system_allows(outside: Callable[..., Outside]) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    try:
-        daemon = outside()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    daemon = outside(most_open_files=256)
     limits = Path(f"/proc/{daemon.process.pid}/limits").read_text()
     line = next(each for each in limits.splitlines() if each.startswith("Max open files"))
 
