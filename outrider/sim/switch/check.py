@@ -14,6 +14,7 @@ _FROM = {
     ActionKind.RUN: (MachineStanding.WAITING,),
     ActionKind.STOP: (MachineStanding.WAITING, MachineStanding.RUNNING, MachineStanding.SLEEPING),
     ActionKind.MIGRATE: (MachineStanding.RUNNING,),
+    ActionKind.PAUSE: (MachineStanding.RUNNING,),
     ActionKind.SUSPEND: (MachineStanding.RUNNING,),
     ActionKind.RESUME: (MachineStanding.SLEEPING,),
 }
@@ -43,7 +44,8 @@ def faults(situation: Situation, timed: Sequence[TimedAction], wanted: Sequence[
             run.begin(timed[number].action)
         else:
             run.end(timed[number].action)
-    return [*run.found, *run.end_faults(wanted), *_split_gangs(situation, timed)]
+    split = (*_split_gangs(situation, timed), *_split_jobs(situation, timed))
+    return [*run.found, *run.end_faults(wanted), *split]
 
 
 class _Run:
@@ -71,6 +73,9 @@ class _Run:
         if action.kind in (ActionKind.RUN, ActionKind.MIGRATE, ActionKind.RESUME):
             self._add(number, action.target, 1)
             self._look_at(action)
+            self._look_at_others(action)
+        if action.kind is ActionKind.PAUSE and action.target != action.source:
+            self.found.append(f"{name} is paused, and goes to {action.target}")
 
     def _look_at(self, action: Action) -> None:
         machine, node = self._situation.machines[action.machine], self._situation.nodes[action.target]
@@ -79,6 +84,14 @@ class _Run:
                 self.found.append(
                     f"{machine.name} comes to {node.name}, where {used} of {size} are taken then"
                 )
+
+    def _look_at_others(self, action: Action) -> None:
+        """Those of a job that moves whole are on different nodes, also while one is on its way."""
+        machine = self._situation.machines[action.machine]
+        for number, other in enumerate(self._situation.machines):
+            is_other = number != action.machine and other.job == machine.job
+            if is_other and other.job in self._situation.whole and self._at[number] == action.target:
+                self.found.append(f"{machine.name} comes to {action.target}, where {other.name} is")
 
     def end(self, action: Action) -> None:
         number = action.machine
@@ -107,6 +120,11 @@ class _Run:
                 yield f"{machine.name} ends on {at} and was wanted on {wanted[number]}"
             if is_running and self._standing[number] is not self._situation.standings[number]:
                 continue
+        for job in sorted(self._situation.whole):
+            members = [n for n, each in enumerate(self._situation.machines) if each.job == job]
+            places = [self._at[n] for n in members if self._standing[n] is MachineStanding.RUNNING]
+            if len(set(places)) < len(places) or any(each < places[0] for each in places):
+                yield f"job {job} ends on {places}"
         for used, node in zip(self._used, self._situation.nodes, strict=True):
             if any(each > size for each, size in zip(used, node.capacity, strict=True)):
                 yield f"{node.name} ends with {used} of {node.capacity}"
@@ -123,3 +141,18 @@ def _split_gangs(situation: Situation, timed: Sequence[TimedAction]) -> Iterable
     for job, starts in begun.items():
         if len(starts) > 1:
             yield f"job {job} is resumed at {sorted(starts)}"
+
+
+def _split_jobs(situation: Situation, timed: Sequence[TimedAction]) -> Iterable[str]:
+    """Machines of a job that moves whole are saved together and go on together."""
+    together: dict[tuple[int, int, bool], list[int]] = {}
+    for each in timed:
+        kind, job = each.action.kind, situation.machines[each.action.machine].job
+        if job in situation.whole and kind not in (ActionKind.RUN, ActionKind.STOP):
+            word = kind in (ActionKind.MIGRATE, ActionKind.PAUSE)
+            kinds = together.setdefault((job, each.begin_s, word), [])
+            kinds.append(each.action.machine)
+    for (job, begin_s, _), machines in together.items():
+        members = [n for n, each in enumerate(situation.machines) if each.job == job]
+        if sorted(machines) != members:
+            yield f"of job {job} machines {sorted(machines)} act at {begin_s}, and not {members}"
