@@ -284,13 +284,15 @@ class Job:
         lines += self._in_machine(site, found)
         if found.get("preemptible") in ("requeue", "suspend"):
             lines.append(self._with_rerun(is_reserved))
-        if not is_reserved and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
+        made = self._ticket(site, "" if options.has_images(ways) else found.get("digest", ""), now_s)
+        # In a reservation that runs a job starts at once, and fails without its ticket: who has none waits for it.
+        waits = not is_reserved or not made
+        if waits and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
             # Whatever is written here Grid Engine makes a user's hold, so that it is marked as ours.
             added.append(HELD + "=1")
             lines.append(HOLD)
         if added:
             lines.append(self._with_context(added))
-        made = self._ticket(site, "" if options.has_images(ways) else found.get("digest", ""), now_s)
         return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
 
     def _waits_for_its_turn(self, queues):
