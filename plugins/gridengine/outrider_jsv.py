@@ -285,7 +285,7 @@ class Job:
         if found.get("preemptible") in ("requeue", "suspend"):
             lines.append(self._with_rerun(is_reserved))
         made = self._ticket(site, "" if options.has_images(ways) else found.get("digest", ""), now_s)
-        # In a reservation that runs a job starts at once, and fails without its ticket: who has none waits for it.
+        # In a reservation that runs a job starts at once, and fails without its ticket.
         waits = not is_reserved or not made
         if waits and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
             # Whatever is written here Grid Engine makes a user's hold, so that it is marked as ours.
