@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from outrider.service.answers.switch import SwitchUse, SwitchView
     from outrider_client.transport import Json
 
-_SWITCH = """For administrators, with Slurm. The machines of jobs with run: vm are placed anew, so that as
+_SWITCH = """For administrators. The machines of jobs with run: vm are placed anew, so that as
 many jobs run as can, in the order in which they were submitted; what runs comes before what waits. Each
 machine that moves is saved, brought to its new node and goes on there.
 
@@ -24,12 +24,13 @@ examples:
   outrider switch run --fence 4711=n2 --fence 4712=n1
   outrider switch show --svg switch.svg
 """
-_DRAIN = """For administrators, with Slurm. The node has to take no jobs any more: drain it in Slurm first.
+_DRAIN = """For administrators. The node has to take no jobs any more: drain it in the batch system first.
 Machines of jobs with run: vm are saved and go on elsewhere; each is named with the pause that is expected.
 What cannot move is named with the reason, and ends when it ends.
 
 examples:
   scontrol update NodeName=n3 State=DRAIN Reason=disk && outrider nodes drain n3 --live
+  qmod -d all.q@n3 && outrider nodes drain n3 --live
   outrider nodes drain n3 --live --plan
 """
 

@@ -110,17 +110,21 @@ class _Fleet:
         self._sight = sight
         self._count = count
         self._images = {key: entry.image for key, entry in entries.items() if entry.image is not None}
+        self._place = {node.name: number for number, node in enumerate(sight.nodes)}
         self._jobs = [
             entry.job
             for entry in entries.values()
-            if entry.lines is not None and entry.lines.is_machine and entry.job.can_save
+            if entry.lines is not None
+            and entry.lines.is_machine
+            and entry.job.can_save
+            # On nodes that the service does not lead there may be others.
+            and self._place.keys() >= {*entry.job.nodes, *entry.job.saved_on}
         ]
         self._jobs.sort(key=lambda job: (job.submitted_s, _order(job.key)))
         self._drained = frozenset(drained)
         self._fences = fences
         self._asleep = frozenset(asleep)
         self._resting = frozenset(resting)
-        self._place = {node.name: number for number, node in enumerate(sight.nodes)}
         self._on = self._images_on()
         self._asked = site.store.waiting_subjects()
         self._kept: dict[str, str] = {}
