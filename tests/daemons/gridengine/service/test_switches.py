@@ -114,7 +114,7 @@ def change_places(site: GridEngineSite, pair: Sequence[str]) -> list[str]:
 
 
 def test_machine_of_a_job_goes_on_at_another_node(machines: GridEngineSite) -> None:
-    site, last = machines, 15
+    site, last = machines, 10
     job = counting(site, "elsewhere", last=last)
     wait_until_said(site, job, "3")
     source = node_of(site, job)
@@ -160,10 +160,30 @@ def test_suspended_machine_moves_and_stays_suspended(machines: GridEngineSite) -
     assert counted_to(site, job, last), said(site, job)
 
 
+@pytest.mark.long
+def test_machine_that_was_saved_on_a_drained_node_goes_on_elsewhere(machines: GridEngineSite) -> None:
+    site, last = machines, 15
+    job = counting(site, "stranded", last=last)
+    wait_until_said(site, job, "3")
+    source = node_of(site, job)
+    site.outrider("suspend", job)
+    wait_state(site, job, "hRq", BOOT_S)
+    wait_shown(site, job, "is suspended")
+    with disabled(site, source):
+        site.outrider("resume", job)
+        back = ended(site, job, BOOT_S)
+
+    assert back["exit_status"] == "0", said(site, job)
+    assert back["hostname"] != source
+    assert counted_to(site, job, last), said(site, job)
+    assert [kept_on(site, node) for node in site.cluster.nodes] == [[]] * 4
+
+
 def test_drained_node_is_left_by_its_machines_although_the_service_is_killed(
     machines: GridEngineSite,
 ) -> None:
-    site, killed = machines, []
+    site = machines
+    killed: list[bool] = []
 
     def strike(found: dict[str, object]) -> None:
         if not killed and any(each["state"] == "runs" for each in steps_of(found)):
