@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _SWITCH = """For administrators, with Slurm. The machines of jobs with run: vm are placed anew, so that as
 many jobs run as can, in the order in which they were submitted; what runs comes before what waits. Each
-machine that moves is saved, brought to its new node and goes on there.
+machine that moves is saved, brought to its new node and goes on there; a job of several nodes is saved
+as a whole, and what need not move goes on where it was.
 
 examples:
   outrider switch plan
@@ -47,7 +48,7 @@ def add(commands: Subparsers) -> None:
     ):
         parser = add_asking(below, name, run, words, _SWITCH)
         parser.add_argument(
-            "--fence", action="append", default=[], metavar="JOB=NODE", help="a job's machine is to be there"
+            "--fence", action="append", default=[], metavar="JOB=NODES", help="its machines are to be there"
         )
         parser.add_argument("--explain", default="", metavar="JOB", help="say why it is moved or not")
     parser = add_asking(below, "show", show, "show the switch that goes on, or the last one", _SWITCH)
@@ -97,7 +98,7 @@ def _decide(arguments: argparse.Namespace, *, is_plan: bool) -> None:
     for each in arguments.fence:
         job, sign, node = each.partition("=")
         if not (job and sign and node):
-            raise InputError(f"--fence {each}: write JOB=NODE, like 4711=n2")
+            raise InputError(f"--fence {each}: write JOB=NODES, like 4711=n2 or 4712=n[1-3]")
         fences[job] = node
     _ask(arguments, {"is_plan": is_plan, "fences": fences, "explain": arguments.explain})
 

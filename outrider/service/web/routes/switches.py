@@ -30,7 +30,10 @@ def switch_routes(asker: Asker, route: type[APIRoute]) -> APIRouter:
         request = DecideSwitch(
             is_plan=body.is_plan,
             drained=understand_nodes("drained", body.drained),
-            fences=tuple(sorted(body.fences.items())),
+            fences=tuple(
+                (job, ",".join(understand_nodes("fences", nodes)))
+                for job, nodes in sorted(body.fences.items())
+            ),
             explain=body.explain,
         )
         return answered(await asker.ask(caller, request, SwitchView))
