@@ -19,6 +19,8 @@ LONGEST_FIRST = (
     "tests/daemons/slurm/service/test_jobs_in_machines.py",
     "tests/daemons/slurm/service/test_machines_make_way.py",
     "tests/daemons/gridengine/service/test_jobs_in_machines.py",
+    "tests/daemons/embedded/test_switches_of_embedded_jobs.py",
+    "tests/daemons/embedded/test_machines_of_embedded_jobs.py",
     "tests/contract/test_contract_of_jobs.py",
     "tests/daemons/demo",
     "tests/contract/test_contract_of_time.py",

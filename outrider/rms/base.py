@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from outrider.core.model import Resources
 
@@ -263,6 +263,14 @@ def look(system: BatchSystem, watched: tuple[str, ...]) -> Sight:
     asked = tuple(name for name in watched if name in up)
     silent = system.silent(asked) if asked else ()
     return replace(sight, silent=silent) if silent else sight
+
+
+@runtime_checkable
+class DrainsNodes(Protocol):
+    """A batch system that has no commands of its own by which administrators take nodes out of use."""
+
+    def drain(self, nodes: Sequence[str], *, is_ended: bool) -> None:
+        """Let them take no jobs any more, or take them again. `Unknown` if one of them is not there."""
 
 
 class BatchSystem(Protocol):

@@ -35,6 +35,7 @@ from outrider.rms.embedded.launching import Command, Launcher
 from outrider.rms.embedded.machines import KILL_S, SAVE_S, SAVED_WITHIN_S, JobMachines
 from outrider.rms.embedded.runs import JobRun, Runs
 from outrider.rms.twin import Hooks, Outside, Twin, TwinRules
+from outrider.rms.twin.asking import check_nodes
 from outrider.rms.twin.jobs import OCCUPYING, Holder, TwinJob
 from outrider.rms.twin.rules import Epilog, Prolog, go_on, pass_by
 
@@ -240,6 +241,12 @@ class EmbeddedSystem:
 
     def land(self, wanted: Landing) -> bool:
         return False
+
+    def drain(self, nodes: Sequence[str], *, is_ended: bool) -> None:
+        with self._call():
+            check_nodes(self._world, nodes)
+            for node in nodes:
+                (self.outside.repair if is_ended else self.outside.drain)(node)
 
     def use_of(self, job: str) -> JobUse:
         raise Refused(f"job {job} is no holder job: there are none here")

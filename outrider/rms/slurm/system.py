@@ -294,7 +294,7 @@ class SlurmSystem:
                 return
             if saved is None:
                 raise Refused(f"job {job} has no saved machine")
-            if not (found.is_waiting and known.record.is_suspended):
+            if not (found.is_waiting and (known.record.is_suspended or known.is_held_by_us)):
                 raise Unavailable(f"job {job} is not suspended yet")
             place = replace(saved, node=",".join(nodes))
             priority = FIRST if goes_first else known.record.priority

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from concurrent.futures import CancelledError, Future
@@ -10,7 +11,9 @@ from typing import Any
 
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.leases import admission_policies, price_list
+from outrider.metadata.notation.hostlists import fold
 from outrider.metadata.policies import Policies, read_policies
+from outrider.rms.base import BatchSystem, DrainsNodes, RmsError, Unknown
 from outrider.service.answers.reply import Answer, Trouble
 from outrider.service.answers.site import ShareList
 from outrider.service.daemon.configuration.model import Config
@@ -117,6 +120,21 @@ class Reception:
 
     def resolve(self, claim: ImageClaim) -> Future[FoundImage]:
         return self._workers.resolve(claim)
+
+    def drain(self, nodes: tuple[str, ...], *, is_ended: bool) -> Future[bool]:
+        def drained(rms: BatchSystem) -> bool:
+            if not isinstance(rms, DrainsNodes):
+                return False
+            try:
+                rms.drain(nodes, is_ended=is_ended)
+            except RmsError as error:
+                code = "not-found" if isinstance(error, Unknown) else "unavailable"
+                raise NotDone(Trouble(code=code, message=str(error))) from error
+            self._log.info("nodes drained", nodes=fold(nodes), is_ended=is_ended)
+            self._loop.wake()
+            return True
+
+        return self._workers.with_rms(drained, os.geteuid())
 
     def logins(self) -> LoginBook:
         found = self._workers.logins

@@ -183,6 +183,13 @@ class SwitchBody(Body):
     explain: str = Field("", pattern=f"^$|{JOB}", description="a job, of which is said why it moves or not")
 
 
+class DrainBody(Body):
+    """Nodes that are to take no jobs any more, or to take them again."""
+
+    nodes: HostList = Field(min_length=1, description="these, like n[1-4,7]")
+    is_ended: bool = Field(False, description="whether they take jobs again")
+
+
 class BackupBody(Body):
     """Where a copy of the store goes."""
 

@@ -410,3 +410,16 @@ def test_switches_are_for_administrators(api: Server, front: ScriptedFront) -> N
     assert front.last == asked.ShowSwitch()
     assert api.post("/v1/switch", {"drained": "n[1"}).status == 422
     assert api.post("/v1/switch", {"fences": {"4711": "a b"}}).status == 422
+
+
+def test_nodes_are_drained_by_the_service_where_nobody_else_can(api: Server, front: ScriptedFront) -> None:
+    elsewhere = api.post("/v1/nodes/drain", {"nodes": "n[1-2]"})
+    front.drains = True
+    here = api.post("/v1/nodes/drain", {"nodes": "n[1-2]", "is_ended": True})
+    front.drained.clear()
+    api.post("/v1/switch", {"is_plan": True, "drained": "n1"})
+    api.post("/v1/switch", {"is_plan": False, "drained": "n1"})
+
+    assert (elsewhere.status, "scontrol update" in elsewhere.json["message"]) == (409, True)
+    assert here.json == {"nodes": [], "next_after": ""}
+    assert front.drained == [(("n1",), False)]

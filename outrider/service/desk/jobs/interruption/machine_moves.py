@@ -14,6 +14,7 @@ from outrider.service.desk.batch.job_effects import (
     is_move,
     machine_of,
     migrate_effect,
+    moved_by,
     resume_effect,
     suspend_effect,
 )
@@ -123,6 +124,23 @@ def give_up_move(site: Site, effect: Effect) -> None:
 
 def _finish(identity: str, now_s: int, progress: ProgressWrites) -> None:
     progress.finish_effect(identity, now_s)
+
+
+def give_up_overtaken(site: Site, job: RmsJob) -> None:
+    """A saved machine went on where it was just as it was to be moved: what runs is not carried."""
+    waiting = site.store.waiting_effects(machine_of(job.key))
+    if not waiting or not is_move(waiting[0]) or moved_by(waiting[0]).get("is_live"):
+        return
+    # One that is still being saved runs since an earlier time.
+    if job.state is JobState.RUNNING and (job.start_s or 0) >= waiting[0].created_s:
+        for each in waiting:
+            site.write_lightly(partial(_finish, each.identity, site.now_s))
+        site.note("machine", f"job {job.key}", "stays", "it went on before it was moved", uid=job.uid)
+
+
+def is_being_moved(site: Site, job: RmsJob) -> bool:
+    """Whether its saved machines are on their way: it goes on nowhere before they have come."""
+    return bool(job.saved_on) and any(map(is_move, site.store.waiting_effects(machine_of(job.key))))
 
 
 def leave_drained(site: Site, entries: Mapping[str, JobEntry], sight: Sight) -> None:
