@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from outrider.service.answers.switch import SwitchUse, SwitchView
     from outrider_client.transport import Json
 
-_SWITCH = """For administrators. The machines of jobs with run: vm are placed anew, so that as
-many jobs run as can, in the order in which they were submitted; what runs comes before what waits. Each
-machine that moves is saved, brought to its new node and goes on there.
+_SWITCH = """For administrators. The machines of jobs with run: vm are
+placed anew, so that as many jobs run as can, in the order in which they were submitted; what runs comes
+before what waits. Each machine that moves is saved, brought to its new node and goes on there;
+of a job with several nodes all are saved, and what need not move goes on where it was.
 
 examples:
   outrider switch plan
@@ -24,14 +25,16 @@ examples:
   outrider switch run --fence 4711=n2 --fence 4712=n1
   outrider switch show --svg switch.svg
 """
-_DRAIN = """For administrators. The node has to take no jobs any more: drain it in the batch system first.
-Machines of jobs with run: vm are saved and go on elsewhere; each is named with the pause that is expected.
-What cannot move is named with the reason, and ends when it ends.
+_DRAIN = """For administrators. With --live the machines of jobs with run: vm are saved and go on elsewhere;
+each is named with the pause that is expected. What cannot move is named with the reason, and ends when it
+ends. The node has to take no jobs any more: drain it in the batch system first; on the embedded backend this
+command does it, and --undo lets it take jobs again.
 
 examples:
   scontrol update NodeName=n3 State=DRAIN Reason=disk && outrider nodes drain n3 --live
   qmod -d all.q@n3 && outrider nodes drain n3 --live
   outrider nodes drain n3 --live --plan
+  outrider nodes drain n3 --undo
 """
 
 
@@ -48,15 +51,16 @@ def add(commands: Subparsers) -> None:
     ):
         parser = add_asking(below, name, run, words, _SWITCH)
         parser.add_argument(
-            "--fence", action="append", default=[], metavar="JOB=NODE", help="a job's machine is to be there"
+            "--fence", action="append", default=[], metavar="JOB=NODES", help="its machines are to be there"
         )
         parser.add_argument("--explain", default="", metavar="JOB", help="say why it is moved or not")
     parser = add_asking(below, "show", show, "show the switch that goes on, or the last one", _SWITCH)
     parser.add_argument("--svg", metavar="FILE", help="draw it, too: nodes downwards, time to the right")
     parser = add_asking(commands, "drain", drain, "empty nodes of machines (as outrider nodes drain)", _DRAIN)
     parser.add_argument("nodes", metavar="NODES", help="these nodes: n[1-4,7]")
-    parser.add_argument("--live", action="store_true", help="move what runs there; needed")
+    parser.add_argument("--live", action="store_true", help="move what runs there")
     parser.add_argument("--plan", action="store_true", help="say what would be done, and do nothing")
+    parser.add_argument("--undo", action="store_true", help="let them take jobs again (embedded backend)")
 
 
 def plan(arguments: argparse.Namespace) -> None:
@@ -88,9 +92,21 @@ def _draw(found: SwitchView, path: str) -> None:
 
 
 def drain(arguments: argparse.Namespace) -> None:
-    if not arguments.live:
-        raise InputError("drain needs --live: that a node takes no new jobs is said to the batch system")
-    _ask(arguments, {"is_plan": arguments.plan, "drained": arguments.nodes})
+    if arguments.undo and (arguments.live or arguments.plan):
+        raise InputError("--undo lets nodes take jobs again: leave --live and --plan out")
+    if arguments.plan and not arguments.live:
+        raise InputError("--plan says what --live would do: give both")
+    if arguments.live:
+        _ask(arguments, {"is_plan": arguments.plan, "drained": arguments.nodes})
+        return
+    from outrider.service.answers.nodes import NodeList
+
+    asking = session(arguments)
+    answer = asking.client.post("/v1/nodes/drain", {"nodes": arguments.nodes, "is_ended": arguments.undo})
+    if (found := asking.shown(NodeList, answer)) is not None:
+        from outrider_client.transport import printable_line
+
+        print("\n".join(printable_line(f"node {each.name} is {each.state}") for each in found.nodes))
 
 
 def _decide(arguments: argparse.Namespace, *, is_plan: bool) -> None:
@@ -98,7 +114,7 @@ def _decide(arguments: argparse.Namespace, *, is_plan: bool) -> None:
     for each in arguments.fence:
         job, sign, node = each.partition("=")
         if not (job and sign and node):
-            raise InputError(f"--fence {each}: write JOB=NODE, like 4711=n2")
+            raise InputError(f"--fence {each}: write JOB=NODES, like 4711=n2 or 4712=n[1-3]")
         fences[job] = node
     _ask(arguments, {"is_plan": is_plan, "fences": fences, "explain": arguments.explain})
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from outrider.core.model import Resources
 
@@ -123,8 +123,8 @@ class RmsJob:
     saved_on: tuple[str, ...] = ()
     """The nodes on which its machines are saved, while it waits, in the order of the machines."""
     elsewhere: tuple[str, ...] = ()
-    """Other nodes on which it may run, if its machine can move there (`move`). Of several machines the first
-    one has to be on the first of the nodes, as they stand here."""
+    """Other nodes on which it may run, if its machine can move there (`move`), as the batch system numbers
+    them. Of several machines the first one has to be on the first of their nodes."""
     machine_bytes: int = 0
     """The memory that it asks for its machine, where `resources` do not tell it."""
     tasks: int = 1
@@ -242,6 +242,8 @@ class Sight:
     reservations: tuple[RmsReservation, ...]
     silent: tuple[str, ...] = ()
     """Of the nodes that were asked for beside it, those of which `silent` has told."""
+    numbered: tuple[str, ...] = ()
+    """All nodes in the order in which the batch system numbers those of a job, if that is not by name."""
     queues: tuple[str, ...] = ()
     """The partitions or queues that have nodes, sorted."""
     sharing: tuple[tuple[str, int], ...] = ()
@@ -263,6 +265,14 @@ def look(system: BatchSystem, watched: tuple[str, ...]) -> Sight:
     asked = tuple(name for name in watched if name in up)
     silent = system.silent(asked) if asked else ()
     return replace(sight, silent=silent) if silent else sight
+
+
+@runtime_checkable
+class DrainsNodes(Protocol):
+    """A batch system that has no commands of its own by which administrators take nodes out of use."""
+
+    def drain(self, nodes: Sequence[str], *, is_ended: bool) -> None:
+        """Let them take no jobs any more, or take them again. `Unknown` if one of them is not there."""
 
 
 class BatchSystem(Protocol):
@@ -377,7 +387,7 @@ class BatchSystem(Protocol):
         """
 
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
-        """Let a suspended job, whose machines are on other nodes now, start again there and nowhere else.
+        """Let a suspended job, whose machines are on these nodes now, start again there and nowhere else.
         If it goes first, nothing that waits keeps it from room that is there for it.
 
         `Refused` if it is not suspended, or where a job's machine cannot move.

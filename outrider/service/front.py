@@ -128,6 +128,10 @@ class Front(Protocol):
     def submit(self, caller: Caller, submission: Submit) -> Future[str]:
         """Hand a job over; its key. Raises Busy; the Future raises NotDone."""
 
+    def drain(self, nodes: tuple[str, ...], *, is_ended: bool) -> Future[bool]:
+        """Let nodes take no jobs any more, or take them again; no where administrators say that to the batch
+        system itself. Raises Busy; the Future raises NotDone."""
+
     def logins(self) -> LoginBook:
         """Users' logins at registries. Raises NotDone if there can be none here."""
 

@@ -39,7 +39,7 @@ def improver(effort: float = DEFAULT_EFFORT, seconds: float | None = None, worke
     """A solver with this effort. `seconds` ends it by the clock, too; then answers are not repeatable."""
 
     def improve(situation: Situation, jobs: Sequence[int], rules: PlacementRules, hint: Target) -> Improved:
-        if not rules.is_empty:
+        if not rules.is_empty or situation.whole:
             # What the model does not know could not be kept.
             return Improved(target=None, bound=0)
         bound, targets = by_patterns(situation, jobs, hint.stopped)

@@ -272,7 +272,6 @@ class Job:
         lines = options.changes(ways, self.environment)
         meant = options.with_instant(text, now_s)
         added = [] if is_in_context and meant == text else [METADATA + "=" + encoded(meant)]
-        # What belongs to a reservation has its image there when that begins.
         is_reserved = self._is_in_reservation()
         if is_reserved and not self._asks_for_ours():
             raise Mistake(
@@ -284,13 +283,14 @@ class Job:
         lines += self._in_machine(site, found)
         if found.get("preemptible") in ("requeue", "suspend"):
             lines.append(self._with_rerun(is_reserved))
-        if not is_reserved and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
+        made = self._ticket(site, "" if options.has_images(ways) else found.get("digest", ""), now_s)
+        waits = not (is_reserved and made)  # without its ticket it would start there, and fail
+        if waits and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
             # Whatever is written here Grid Engine makes a user's hold, so that it is marked as ours.
             added.append(HELD + "=1")
             lines.append(HOLD)
         if added:
             lines.append(self._with_context(added))
-        made = self._ticket(site, "" if options.has_images(ways) else found.get("digest", ""), now_s)
         return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
 
     def _waits_for_its_turn(self, queues):

@@ -94,7 +94,7 @@ class RelayedFiles:
 def arrive(machine: Machine, there: RelayedFiles, limit: RateLimit) -> str:
     """Have all files of a machine here; take it, if it was given to this place. How far that is."""
     with _alone(machine):
-        _make_room(machine)
+        _make_room(machine, there)
         if has_record(machine.site.disk, machine.folder):
             _check_is_this(machine, there)
             return TAKEN
@@ -144,8 +144,9 @@ def remove_arrivals(machine: Machine) -> None:
                 os.unlink(f"{machine.folder}/{name}")
 
 
-def _make_room(machine: Machine) -> None:
-    """What is left of an earlier stay: void if the machine was given away from here, or lost."""
+def _make_room(machine: Machine, there: RelayedFiles) -> None:
+    """What is left of an earlier stay: void if the machine was given away from here, or lost, or was on its
+    way here alive until it was saved over there."""
     if not has_record(machine.site.disk, machine.folder):
         return
     try:
@@ -155,6 +156,11 @@ def _make_room(machine: Machine) -> None:
         return
     if record.state in (states.MOVED, states.LOST):
         machine.remove()
+    elif record.state == states.ARRIVING and there.record().state == states.SUSPENDED:
+        # Every job in a machine imports this module, and few of them move alive.
+        from cachemgr.machines.live.arriving import turn_away
+
+        turn_away(machine, record.name)
     elif record.state != states.SUSPENDED or record.place != machine.place:
         raise InUse(f"machine {record.name} is {record.state} here")
 

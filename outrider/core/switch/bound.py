@@ -13,18 +13,28 @@ def lower_bound(
 ) -> int:
     """Suspensions, states read where they lie, and what an overloaded node has to let go of."""
     wanted = {number for job in jobs for number in situation.jobs[job]} - stopped
-    total = 0
+    total, leaving = 0, _moving_whole(situation, wanted, rules)
     running: dict[int, list[int]] = {}
     for number, standing in enumerate(situation.standings):
         memory = situation.machines[number].memory
         if standing is MachineStanding.RUNNING and number not in stopped:
-            if number not in wanted or not rules.allows(number, situation.hosts[number]):
+            if number not in wanted or number in leaving or not rules.allows(number, situation.hosts[number]):
                 total += memory
             else:
                 running.setdefault(situation.hosts[number], []).append(number)
         elif standing is MachineStanding.SLEEPING and number in wanted:
             total += memory
     return total + sum(_evicted(situation, node, numbers) for node, numbers in running.items())
+
+
+def _moving_whole(situation: Situation, wanted: set[int], rules: PlacementRules) -> set[int]:
+    """Machines that are saved in any case, since another of their job has to leave its node."""
+    found: set[int] = set()
+    for job in situation.whole:
+        running = [n for n in situation.jobs[job] if situation.standings[n] is MachineStanding.RUNNING]
+        if any(n in wanted and not rules.allows(n, situation.hosts[n]) for n in running):
+            found.update(running)
+    return found
 
 
 def _evicted(situation: Situation, node: int, numbers: Sequence[int]) -> int:

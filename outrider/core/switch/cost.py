@@ -18,6 +18,7 @@ def local_cost(action: Action, machine: VirtualMachine) -> int:
     """Of one action: nothing for what depends on the software inside, else the memory that is moved."""
     if action.kind in (ActionKind.RUN, ActionKind.STOP):
         return 0
+    # What is paused is saved and read as what is moved with it.
     if action.kind is ActionKind.RESUME and not action.is_local:
         return REMOTE_FACTOR * machine.memory
     return machine.memory

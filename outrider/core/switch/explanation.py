@@ -50,6 +50,7 @@ class _Explanation:
             yield from self._not_chosen()
         elif self._standing is MachineStanding.RUNNING and self._to == self._from:
             yield f"{self._name} stays on {self._node(self._from)}"
+            yield from self._is_paused()
             yield from self._may_be_on(self._to)
         elif self._standing is MachineStanding.RUNNING:
             yield f"{self._name} leaves {self._node(self._from)} for {self._node(self._to)}"
@@ -106,6 +107,14 @@ class _Explanation:
         resources = len(self._machine.demand)
         return summed((self._situation.machines[each].demand for each in numbers), resources)
 
+    def _is_paused(self) -> Iterator[str]:
+        """That it is saved although it stays."""
+        hosts, was = self._switch.target.hosts, self._situation.hosts
+        members = self._situation.jobs[self._machine.job] if self._situation.is_whole(self._number) else ()
+        moved = [each for each in members if hosts[each] != was[each]]
+        if moved:
+            yield f"it is saved and read again there: {self._names(moved)} of its job move, all at one time"
+
     def _has_to_leave(self) -> Iterator[str]:
         """What keeps it from staying; if nothing does, who comes in its place."""
         found = [*self._forbidden(self._from)]
@@ -133,6 +142,14 @@ class _Explanation:
         for group in self._rules.gather:
             if number in group:
                 found.append(f"gather: {self._names(sorted(group))} are to be on one node")
+        if self._situation.is_whole(number) and not found:
+            members = [each for each in self._situation.jobs[self._machine.job] if each != number]
+            left = [each for each in members if was[each] != hosts[each] and was[each] != NOWHERE]
+            if left:
+                found.append(
+                    f"{self._names(left)} of its job leave, too: the first one has to be on the first of the "
+                    "job's nodes"
+                )
         if not found:
             comes = [n for n, node in enumerate(hosts) if node == self._from and was[n] != self._from]
             words = f"{self._names(comes)} come" if comes else "it costs no more"
@@ -185,6 +202,10 @@ class _Explanation:
         others = [each for each, at in enumerate(hosts) if at == node and each != self._number]
         left = minus(self._situation.nodes[node].capacity, self._total(others))
         yield f"room: {name} has {left} for it beside {len(others)} others, it needs {self._demand}"
+        if self._situation.is_whole(self._number):
+            members = self._situation.jobs[self._machine.job]
+            beside = [f"{self._situation.machines[n].name} on {self._node(hosts[n])}" for n in members]
+            yield f"whole: its job moves whole, its first machine on the first node: {', '.join(beside)}"
         if self._number in rules.keep:
             yield "keep: it is never moved while it runs"
         fence = rules.fence.get(self._number)
@@ -211,6 +232,8 @@ class _Explanation:
         if action.kind is ActionKind.MIGRATE:
             aside = "" if action.target == self._to else ", aside, so that a circle can move"
             return f"migrate from {self._node(action.source)} to {self._node(action.target)}{aside}"
+        if action.kind is ActionKind.PAUSE:
+            return f"save and read again on {self._node(action.source)}"
         if action.kind is ActionKind.RESUME:
             return f"resume on {self._node(action.target)}"
         if action.kind is ActionKind.RUN:

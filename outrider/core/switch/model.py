@@ -6,7 +6,7 @@ the same order everywhere; memory is the first of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -59,6 +59,11 @@ class Situation:
     machines: tuple[VirtualMachine, ...]
     standings: tuple[MachineStanding, ...]
     hosts: tuple[int, ...]
+    whole: frozenset[int] = frozenset()
+    """Jobs that move whole or not at all: all of their machines are saved and read again together if one of
+    them goes to another node. No two of them run on one node, and the first one is on the first of their
+    nodes: there the batch system begins the job's script. It alone may come to a node that another of them
+    leaves, so that it never has to be waited for."""
     jobs: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     """By job, its machines."""
 
@@ -74,6 +79,25 @@ class Situation:
             if has_node != (self.hosts[number] != NOWHERE):
                 raise ValueError(f"machine {machine.name} is {self.standings[number].value}: check its node")
         object.__setattr__(self, "jobs", tuple(tuple(each) for each in found))
+
+    def is_whole(self, machine: int) -> bool:
+        """Whether all machines of its job move if it does."""
+        return self.machines[machine].job in self.whole
+
+    def suits(self, machine: int, node: int, hosts: Sequence[int]) -> bool:
+        """Whether a machine of a job that moves whole may run on a node, beside where the others of its job
+        are (`hosts`, NOWHERE for those that are not put yet) and were."""
+        first, *others = self.jobs[self.machines[machine].job]
+        was = self.hosts[machine]
+        for each in (first, *others):
+            if each == machine:
+                continue
+            at = hosts[each]
+            if node == at or (node == self.hosts[each] and node != was and machine != first):
+                return False
+            if at != NOWHERE and ((machine == first and at < node) or (each == first and at > node)):
+                return False
+        return True
 
     @property
     def free(self) -> list[Amount]:
@@ -99,6 +123,8 @@ class ActionKind(Enum):
     RUN = "run"
     STOP = "stop"
     MIGRATE = "migrate"
+    PAUSE = "pause"
+    """Saved and read again where it is, because others of its job go elsewhere."""
     SUSPEND = "suspend"
     RESUME = "resume"
 
@@ -115,7 +141,7 @@ class Action:
     @property
     def takes(self) -> int:
         """The node on which it needs room; NOWHERE for none."""
-        return NOWHERE if self.kind in (ActionKind.STOP, ActionKind.SUSPEND) else self.target
+        return NOWHERE if self.kind in _STAYS_OR_ENDS else self.target
 
     @property
     def frees(self) -> int:
@@ -124,11 +150,17 @@ class Action:
         return self.source if leaves else NOWHERE
 
     @property
+    def leaves(self) -> int:
+        """The node on which it makes room for others of its job already while it is under way."""
+        return self.source if self.kind is ActionKind.MIGRATE else NOWHERE
+
+    @property
     def is_local(self) -> bool:
         """Whether a state is read where it lies."""
         return self.source == self.target
 
 
+_STAYS_OR_ENDS = (ActionKind.STOP, ActionKind.SUSPEND, ActionKind.PAUSE)
 Stage = tuple[Action, ...]
 """Actions that are begun together."""
 

@@ -85,7 +85,10 @@ class _Placer:
         for members in self._sleepers(together):
             if not self._resume(members):
                 return None
-        rest = [number for number in movers if number not in together]
+        for leaving_together in self._leaving_whole(movers):
+            if not self._put_whole(leaving_together):
+                return None
+        rest = [number for number in movers if number not in together and self._hosts[number] == NOWHERE]
         rest.sort(key=self._largest_first)
         waiting = [number for number in self._wanted - together if self._is(number, MachineStanding.WAITING)]
         waiting.sort(key=self._largest_first)
@@ -142,17 +145,50 @@ class _Placer:
         if not any(over):
             return []
         movable = [number for number in numbers if number not in self._rules.keep]
-        movable.sort(key=lambda number: (self._machines[number].memory, number))
+        movable.sort(key=lambda number: (self._moved_memory(number), number))
         if len(movable) > MOST_EXACT:
             return self._greedily_out(movable, over)
         best: tuple[int, tuple[int, ...]] | None = None
         for count in range(1, len(movable) + 1):
             for chosen in combinations(movable, count):
-                cost = sum(self._machines[number].memory for number in chosen)
+                cost = sum(self._moved_memory(number) for number in chosen)
                 is_cheaper = best is None or cost < best[0]
                 if is_cheaper and self._frees(chosen, over):
                     best = (cost, chosen)
         return list(movable if best is None else best[1])
+
+    def _moved_memory(self, number: int) -> int:
+        """What is saved and read if it goes: of a job that moves whole, all machines."""
+        if not self._situation.is_whole(number):
+            return self._machines[number].memory
+        members = self._situation.jobs[self._machines[number].job]
+        return sum(self._machines[each].memory for each in members)
+
+    def _leaving_whole(self, movers: Iterable[int]) -> list[tuple[int, ...]]:
+        """By job that moves whole, its machines that have to leave their nodes; the largest jobs first."""
+        found: dict[int, list[int]] = {}
+        for number in movers:
+            if self._situation.is_whole(number):
+                found.setdefault(self._machines[number].job, []).append(number)
+        groups = [tuple(sorted(each)) for each in found.values()]
+        return sorted(groups, key=lambda group: (-self._moved_memory(group[0]), group))
+
+    def _put_whole(self, leaving: Sequence[int]) -> bool:
+        """Put those that have to leave; if that cannot be, those that could stay leave with them, one after
+        the other. What stays costs as much as what moves, but for what is carried."""
+        members = self._situation.jobs[self._machines[leaving[0]].job]
+        out, staying = list(leaving), [each for each in members if self._hosts[each] != NOWHERE]
+        while True:
+            for room in (self._now, self._end):
+                if self._try(sorted(out), room) or self._try(sorted(out), room, first=True):
+                    return True
+            going = next((each for each in staying if each not in self._rules.keep), None)
+            if going is None:
+                break
+            staying.remove(going)
+            self._unsettle(going)
+            out.append(going)
+        return all(map(self._put_anywhere, sorted(out)))
 
     def _greedily_out(self, movable: Sequence[int], over: Amount) -> list[int]:
         """One after the other, the smallest first, and then back what need not have gone."""
@@ -191,13 +227,17 @@ class _Placer:
             self._now.give(node, demand)
 
     def _allowed(self, number: int) -> Allowed | None:
-        rules = self._rules
-        if rules.is_empty:
+        rules, situation, hosts = self._rules, self._situation, self._hosts
+        is_whole = situation.is_whole(number)
+        if rules.is_empty and not is_whole:
             return None
-        near = {
-            self._hosts[each] for group in rules.spread if number in group for each in group if each != number
-        }
-        return lambda node: node not in near and rules.allows(number, node)
+        near = {hosts[each] for group in rules.spread if number in group for each in group if each != number}
+
+        def allowed(node: int) -> bool:
+            is_apart = node not in near and rules.allows(number, node)
+            return is_apart and (not is_whole or situation.suits(number, node, hosts))
+
+        return allowed
 
     def _may(self, number: int, node: int) -> bool:
         allowed = self._allowed(number)
@@ -247,13 +287,17 @@ class _Placer:
             if self._hosts[number] != self._situation.hosts[number]
         )
 
-    def _try(self, members: Iterable[int], room: Room) -> bool:
-        """Each where its state lies or where it fits best, in this room; or none of them."""
+    def _try(self, members: Iterable[int], room: Room, *, first: bool = False) -> bool:
+        """Each where its state lies or where it fits best, or on the first node, in this room; or none."""
         put: list[int] = []
         for number in members:
             demand, home = self._machines[number].demand, self._situation.hosts[number]
-            is_home = self._may(number, home) and room.has(home, demand) and self._end.has(home, demand)
-            node = home if is_home else self._best(number, room)
+            is_asleep = self._is(number, MachineStanding.SLEEPING)
+            is_home = is_asleep and all(each.has(home, demand) for each in (room, self._end))
+            if is_home and self._may(number, home):
+                node = home
+            else:
+                node = room.first(demand, self._suitable(number, room)) if first else self._best(number, room)
             if node == NOWHERE:
                 for each in put:
                     self._unsettle(each)
@@ -264,16 +308,20 @@ class _Placer:
 
     def _best(self, number: int, room: Room) -> int:
         """The node with room on which the least is left; one that has its image before all others."""
-        machine, allowed = self._machines[number], self._allowed(number)
-        if room is self._now:
-            # What has room now has it in the end, but for what settled where others leave.
-            allowed = self._both(allowed, lambda node: self._end.has(node, machine.demand))
+        machine, allowed = self._machines[number], self._suitable(number, room)
         if machine.image:
             has_image = self._both(allowed, lambda node: self._will_have(node, machine.image))
             node = room.tightest(machine.demand, has_image)
             if node != NOWHERE:
                 return node
         return room.tightest(machine.demand, allowed)
+
+    def _suitable(self, number: int, room: Room) -> Allowed | None:
+        allowed, demand = self._allowed(number), self._machines[number].demand
+        if room is not self._now:
+            return allowed
+        # What has room now has it in the end, but for what settled where others leave.
+        return self._both(allowed, lambda node: self._end.has(node, demand))
 
     def _will_have(self, node: int, image: str) -> bool:
         """Whether an image is there, or comes for another machine of the plan."""

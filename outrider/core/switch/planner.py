@@ -10,7 +10,7 @@ from outrider.core.switch.cost import sum_cost
 from outrider.core.switch.model import NOWHERE, Situation, SwitchPlan, Target
 from outrider.core.switch.placement import place, stopped_in
 from outrider.core.switch.rules import NO_RULES, PlacementRules
-from outrider.core.switch.selection import Decreasing, Selection, select
+from outrider.core.switch.selection import Decreasing, Selection, first_fit_decreasing, select
 from outrider.core.switch.stages import NoPlan, plan_stages
 
 
@@ -78,9 +78,15 @@ def plan_selected(
     placed = place(situation, selection.jobs, rules, stopped=stopped)
     if placed is not None and not rules.broken(situation, placed.hosts):
         ways.append(("heuristic", placed))
-    if selection.hosts:
-        hosts = tuple(NOWHERE if number in over else node for number, node in enumerate(selection.hosts))
-        ways.append(("first fit decreasing", Target(hosts=hosts, stopped=over)))
+    packed = [("first fit decreasing", selection.hosts)]
+    if situation.whole:
+        packed.append(
+            ("first fit at home", first_fit_decreasing(situation, selection.jobs, rules, at_home=True) or ())
+        )
+    for way, found_hosts in packed:
+        if found_hosts:
+            hosts = tuple(NOWHERE if number in over else node for number, node in enumerate(found_hosts))
+            ways.append((way, Target(hosts=hosts, stopped=over)))
     bound = lower_bound(situation, selection.jobs, rules, over)
     best = _cheapest(situation, rules, ways)
     if improve is not None and best[0] > bound:

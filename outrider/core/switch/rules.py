@@ -68,6 +68,12 @@ class PlacementRules:
             is_moved = situation.standings[number] is MachineStanding.RUNNING and node != was
             if number in self.keep and is_moved:
                 found.append(f"machine {machines[number].name} is never moved")
+        for number in (number for job in sorted(situation.whole) for number in situation.jobs[job]):
+            if hosts[number] != NOWHERE and not situation.suits(number, hosts[number], hosts):
+                where = nodes[hosts[number]].name
+                found.append(
+                    f"machine {machines[number].name} may not run on {where} beside the others of its job"
+                )
         for group in self.spread:
             used = [hosts[number] for number in group if hosts[number] != NOWHERE]
             if len(set(used)) < len(used):

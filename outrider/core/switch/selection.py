@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import repeat
 
 from outrider.core.switch.model import NOWHERE, Amount, MachineStanding, Situation, fits, plus, summed
 from outrider.core.switch.room import Room
@@ -37,7 +38,11 @@ class Selection:
 class _Packing:
     """Machines put on nodes that are empty but for those that are never moved."""
 
-    def __init__(self, situation: Situation, rules: PlacementRules, order: Decreasing) -> None:
+    def __init__(
+        self, situation: Situation, rules: PlacementRules, order: Decreasing, *, at_home: bool = False
+    ) -> None:
+        """`at_home`: what runs is put where it is, if it may stay there."""
+        self._at_home = at_home
         self._situation = situation
         self._rules = rules
         self._order = order
@@ -72,22 +77,23 @@ class _Packing:
 
         def key(unit: tuple[int, ...]) -> tuple[object, ...]:
             demand = summed((machines[number].demand for number in unit), len(machines[unit[0]].demand))
-            return (not self._is_kept(unit), self._order.key(demand), unit)
+            stays = self._is_kept(unit) or (self._at_home and self._runs(unit[0]))
+            return (not stays, self._order.key(demand), unit)
 
         return sorted(units, key=key)
 
     def _is_kept(self, unit: tuple[int, ...]) -> bool:
-        standings = self._situation.standings
-        return any(
-            number in self._rules.keep and standings[number] is MachineStanding.RUNNING for number in unit
-        )
+        return any(number in self._rules.keep and self._runs(number) for number in unit)
+
+    def _runs(self, number: int) -> bool:
+        return self._situation.standings[number] is MachineStanding.RUNNING
 
     def _place_of(self, unit: tuple[int, ...]) -> int:
         machines, rules = self._situation.machines, self._rules
         demand = machines[unit[0]].demand
         for number in unit[1:]:
             demand = plus(demand, machines[number].demand)
-        if rules.is_empty:
+        if rules.is_empty and not self._situation.whole:
             return self.room.first(demand)
         kept = [number for number in unit if self._is_kept((number,))]
         fixed = {self._situation.hosts[number] for number in kept}
@@ -96,8 +102,12 @@ class _Packing:
         def allowed(node: int) -> bool:
             if fixed and fixed != {node}:
                 return False
-            return all(rules.allows(number, node) for number in unit) and self._is_apart(unit, node)
+            return all(map(rules.allows, unit, repeat(node))) and self._is_apart(unit, node)
 
+        if self._at_home and self._runs(unit[0]):
+            home = self._situation.hosts[unit[0]]
+            if self.room.has(home, demand) and allowed(home):
+                return home
         return self.room.first(demand, allowed)
 
     def _gathered(self, unit: tuple[int, ...]) -> set[int]:
@@ -106,6 +116,9 @@ class _Packing:
         return {self.hosts[number] for group in groups for number in group} - {NOWHERE}
 
     def _is_apart(self, unit: tuple[int, ...], node: int) -> bool:
+        situation = self._situation
+        if not all(situation.suits(each, node, self.hosts) for each in unit if situation.is_whole(each)):
+            return False
         groups = (group for group in self._rules.spread if not group.isdisjoint(unit))
         return not any(self.hosts[number] == node for group in groups for number in group)
 
@@ -131,8 +144,8 @@ def select(
         if not fits(wanted, capacity):
             continue
         if not packing.add(members):
-            anew = _Packing(situation, rules, order)
-            if not anew.add([number for each in (*chosen, job) for number in situation.jobs[each]]):
+            anew = _packed(situation, rules, order, (*chosen, job))
+            if anew is None:
                 continue
             packing = anew
         chosen.append(job)
@@ -140,13 +153,29 @@ def select(
     return Selection(jobs=tuple(chosen), hosts=tuple(packing.hosts))
 
 
+def _packed(
+    situation: Situation, rules: PlacementRules, order: Decreasing, jobs: Sequence[int]
+) -> _Packing | None:
+    """All of them packed anew. Jobs that move whole are more than First Fit Decreasing can always place again
+    where they are, so that what runs is left there then."""
+    members = [number for each in jobs for number in situation.jobs[each]]
+    for at_home in (False, True) if situation.whole else (False,):
+        packing = _Packing(situation, rules, order, at_home=at_home)
+        if packing.add(members):
+            return packing
+    return None
+
+
 def first_fit_decreasing(
     situation: Situation,
     jobs: Sequence[int],
     rules: PlacementRules = NO_RULES,
     order: Decreasing = Decreasing.MEMORY,
+    *,
+    at_home: bool = False,
 ) -> tuple[int, ...] | None:
-    """All machines of these jobs on nodes that are taken to be empty; None if there is no room."""
-    packing = _Packing(situation, rules, order)
+    """All machines of these jobs on nodes that are taken to be empty; None if there is no room. `at_home`:
+    but for what runs and may stay where it is."""
+    packing = _Packing(situation, rules, order, at_home=at_home)
     members = [number for job in jobs for number in situation.jobs[job]]
     return tuple(packing.hosts) if packing.add(members) else None

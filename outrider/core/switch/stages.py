@@ -3,12 +3,13 @@
 An action may begin when the node that it needs has room. What leaves a node gives its room back at the
 end of its stage. Where migrations wait for one another in a circle, one goes by a third node; where no
 third node has room, one is suspended and resumed. Neither happens to a machine more than once, so that
-the stages come to an end.
+the stages come to an end. Jobs that move whole begin each action with all of their machines, hold the nodes
+that they leave until it is over, and are suspended rather than sent by a third node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from outrider.core.switch.model import (
     NOWHERE,
@@ -20,6 +21,7 @@ from outrider.core.switch.model import (
     SwitchPlan,
     Target,
     fits,
+    plus,
 )
 from outrider.core.switch.room import Room
 from outrider.core.switch.rules import NO_RULES, PlacementRules
@@ -45,7 +47,18 @@ def actions_between(situation: Situation, target: Target) -> list[Action]:
         elif to != NOWHERE:
             kind = ActionKind.RUN if standing is MachineStanding.WAITING else ActionKind.RESUME
             found.append(Action(kind, number, at, to))
-    return found
+    return found + _pauses(situation, found)
+
+
+def _pauses(situation: Situation, actions: Iterable[Action]) -> list[Action]:
+    """Of machines that stay, and are saved because others of their job move."""
+    moved = {action.machine for action in actions if action.kind is ActionKind.MIGRATE}
+    return [
+        Action(ActionKind.PAUSE, number, situation.hosts[number], situation.hosts[number])
+        for job in sorted({situation.machines[number].job for number in moved} & situation.whole)
+        for number in situation.jobs[job]
+        if number not in moved and situation.standings[number] is MachineStanding.RUNNING
+    ]
 
 
 def plan_stages(situation: Situation, target: Target, rules: PlacementRules = NO_RULES) -> SwitchPlan:
@@ -55,6 +68,7 @@ def plan_stages(situation: Situation, target: Target, rules: PlacementRules = NO
 
 class _Stages:
     def __init__(self, situation: Situation, target: Target, rules: PlacementRules) -> None:
+        self._situation = situation
         self._machines = situation.machines
         self._nodes = situation.nodes
         self._rules = rules
@@ -68,7 +82,7 @@ class _Stages:
     def plan(self) -> SwitchPlan:
         stages: list[Stage] = []
         while self._left:
-            stage = self._feasible() or (self._break_circle(),)
+            stage = self._feasible() or self._break_circle()
             for action in stage:
                 self._finish(action)
             stages.append(tuple(sorted(stage, key=lambda action: action.machine)))
@@ -77,16 +91,27 @@ class _Stages:
     def _feasible(self) -> Stage:
         """All that can begin now together; their room is taken."""
         left = self._left.values()
-        begun = [action for action in left if action.takes == NOWHERE]
-        moves = [action for action in left if action.kind is ActionKind.MIGRATE]
-        for action in sorted(moves, key=self._size):
-            begun += self._begin((action,))
+        begun = [action for action in left if action.takes == NOWHERE and action.kind is not ActionKind.PAUSE]
+        for moves in sorted(self._moves(), key=self._size_of):
+            begun += self._begin(moves)
         for gang in self._gangs():
             begun += self._begin(gang)
         runs = [action for action in left if action.kind is ActionKind.RUN]
         for action in sorted(runs, key=self._size):
             begun += self._begin((action,))
         return tuple(begun)
+
+    def _moves(self) -> list[Stage]:
+        """Migrations that begin together: each alone, but for those of jobs that move whole."""
+        found: dict[tuple[int, int], list[Action]] = {}
+        for action in self._left.values():
+            if action.kind in (ActionKind.MIGRATE, ActionKind.PAUSE):
+                alone = NOWHERE if self._situation.is_whole(action.machine) else action.machine
+                found.setdefault((self._machines[action.machine].job, alone), []).append(action)
+        return [tuple(each) for each in found.values()]
+
+    def _size_of(self, moves: Stage) -> tuple[int, int]:
+        return sum(self._machines[each.machine].memory for each in moves), moves[0].machine
 
     def _gangs(self) -> list[tuple[Action, ...]]:
         """Resumptions of one job begin together, so that its machines' connections outlive them."""
@@ -100,19 +125,27 @@ class _Stages:
     def _size(self, action: Action) -> tuple[int, int]:
         return self._machines[action.machine].memory, action.machine
 
-    def _begin(self, gang: Iterable[Action]) -> tuple[Action, ...]:
+    def _begin(self, gang: Sequence[Action]) -> tuple[Action, ...]:
         """Take room for all of them; nothing if one of them has none."""
         taken: list[Action] = []
+        staying = [action for action in gang if action.takes == NOWHERE]
         for action in gang:
+            if action.takes == NOWHERE:
+                continue
             demand = self._machines[action.machine].demand
+            free = self._room.free[action.takes]
+            for each in gang:
+                # What is saved with it leaves its room to it.
+                if each.leaves == action.takes:
+                    free = plus(free, self._machines[each.machine].demand)
             # A target may be on a closed node only by mistake: its room is looked at all the same.
-            if not fits(demand, self._room.free[action.takes]):
+            if not fits(demand, free):
                 for each in taken:
                     self._room.give(each.takes, self._machines[each.machine].demand)
                 return ()
             self._room.take(action.takes, demand)
             taken.append(action)
-        return tuple(taken)
+        return (*taken, *staying)
 
     def _finish(self, action: Action) -> None:
         """What is so when its stage is over."""
@@ -127,25 +160,25 @@ class _Stages:
         else:
             self._left[number] = Action(ActionKind.MIGRATE, number, action.target, final.target)
 
-    def _break_circle(self) -> Action:
-        """A step aside of one migration, so that another action can begin."""
-        moves = [action for action in self._left.values() if action.kind is ActionKind.MIGRATE]
-        moves = [action for action in moves if action.machine not in self._bypassed]
-        moves.sort(key=lambda action: (not self._helps(action), *self._size(action)))
-        for action in moves:
-            if action.machine in self._rules.keep:
+    def _break_circle(self) -> Stage:
+        """A step aside of one migration, so that another action can begin; of a job that moves whole, its
+        suspension."""
+        found = sorted(self._moves(), key=lambda moves: (not self._helps(moves), *self._size_of(moves)))
+        for moves in found:
+            action = moves[0]
+            is_whole = self._situation.is_whole(action.machine)
+            if is_whole or action.machine in self._bypassed or action.machine in self._rules.keep:
                 continue
             pivot = self._pivot(action)
             if pivot != NOWHERE:
                 self._bypassed.add(action.machine)
                 self._room.take(pivot, self._machines[action.machine].demand)
-                return Action(ActionKind.MIGRATE, action.machine, action.source, pivot)
-        moves = [action for action in self._left.values() if action.kind is ActionKind.MIGRATE]
-        if not moves:
+                return (Action(ActionKind.MIGRATE, action.machine, action.source, pivot),)
+        if not found:
             raise NoPlan(self._obstacle())
-        action = min(moves, key=lambda action: (not self._helps(action), *self._size(action)))
-        self._alone.add(action.machine)
-        return Action(ActionKind.SUSPEND, action.machine, action.source)
+        if not self._situation.is_whole(found[0][0].machine):
+            self._alone.add(found[0][0].machine)
+        return tuple(Action(ActionKind.SUSPEND, each.machine, each.source) for each in found[0])
 
     def _pivot(self, action: Action) -> int:
         """A third node that has room for it; NOWHERE if none has."""
@@ -156,13 +189,16 @@ class _Stages:
 
         return self._room.tightest(self._machines[action.machine].demand, allowed)
 
-    def _helps(self, leaving: Action) -> bool:
-        """Whether something that waits for its node has room there when it has left."""
-        room = self._room
-        room.give(leaving.source, self._machines[leaving.machine].demand)
-        waiting = (action for action in self._left.values() if action.takes == leaving.source)
-        found = any(fits(self._machines[each.machine].demand, room.free[leaving.source]) for each in waiting)
-        room.take(leaving.source, self._machines[leaving.machine].demand)
+    def _helps(self, leaving: Stage) -> bool:
+        """Whether something that waits for their nodes has room there when they have left."""
+        room, left = self._room, [each for each in leaving if each.kind is ActionKind.MIGRATE]
+        for each in left:
+            room.give(each.source, self._machines[each.machine].demand)
+        sources = {each.source for each in left}
+        waiting = (action for action in self._left.values() if action.takes in sources)
+        found = any(fits(self._machines[each.machine].demand, room.free[each.takes]) for each in waiting)
+        for each in left:
+            room.take(each.source, self._machines[each.machine].demand)
         return found
 
     def _obstacle(self) -> str:

@@ -52,6 +52,9 @@ class ActionPace:
             return self.shutdown_s if action.source != NOWHERE else 0
         if action.kind is ActionKind.MIGRATE:
             return _seconds(machine.memory, self.migrate_mb_per_s)
+        if action.kind is ActionKind.PAUSE:
+            seconds = (self.suspend_mb_per_s, self.resume_mb_per_s)
+            return sum(_seconds(machine.memory, rate) for rate in seconds)
         if action.kind is ActionKind.SUSPEND:
             return _seconds(machine.memory, self.suspend_mb_per_s)
         moved_s = 0 if action.is_local else _seconds(machine.memory, self.copy_mb_per_s)
@@ -101,7 +104,7 @@ def duration_s(timed: Sequence[TimedAction]) -> int:
 
 def places_of(action: Action) -> tuple[int, ...]:
     """The nodes whose disks an action uses."""
-    if action.kind is ActionKind.SUSPEND:
+    if action.kind in (ActionKind.SUSPEND, ActionKind.PAUSE):
         return (action.source,)
     if action.kind is ActionKind.RESUME:
         return tuple(sorted({action.source, action.target}))
@@ -191,6 +194,10 @@ class _Continuous:
                 continue
             demand = self._machines[action.machine].demand
             free = self._free[node]
+            for each in gang.actions:
+                # What is saved with it leaves its room to it.
+                if each.leaves == node:
+                    free = plus(free, self._machines[each.machine].demand)
             for taken in (wanted.get(node), extra.get(node)):
                 free = free if taken is None else minus(free, taken)
             if not fits(demand, free):
@@ -220,14 +227,16 @@ class _Gang:
 
 
 def _gangs(plan: SwitchPlan, situation: Situation) -> list[_Gang]:
-    """A job's resumptions within a stage are one, other actions are alone; in the order of the stages."""
+    """A job's resumptions within a stage are one, and all that jobs do that move whole; other actions are
+    alone; in the order of the stages."""
     found: list[_Gang] = []
     counted: dict[int, int] = {}
     for stage in plan.stages:
         jobs: dict[int, list[Action]] = {}
         alone: list[Action] = []
         for action in stage:
-            if action.kind is ActionKind.RESUME:
+            is_together = situation.is_whole(action.machine) and action.kind is not ActionKind.RUN
+            if action.kind is ActionKind.RESUME or is_together:
                 jobs.setdefault(situation.machines[action.machine].job, []).append(action)
             else:
                 alone.append(action)

@@ -35,6 +35,7 @@ from outrider.rms.embedded.launching import Command, Launcher
 from outrider.rms.embedded.machines import KILL_S, SAVE_S, SAVED_WITHIN_S, JobMachines
 from outrider.rms.embedded.runs import JobRun, Runs
 from outrider.rms.twin import Hooks, Outside, Twin, TwinRules
+from outrider.rms.twin.asking import check_nodes
 from outrider.rms.twin.jobs import OCCUPYING, Holder, TwinJob
 from outrider.rms.twin.rules import Epilog, Prolog, go_on, pass_by
 
@@ -93,6 +94,7 @@ class EmbeddedSystem:
         log: JobLog,
         hooks: EmbeddedHooks | None = None,
         machines: JobMachines | None = None,
+        jobs_on_a_processor: int = 1,
     ) -> None:
         """Without `machines` no job runs in a virtual one."""
         self._path = path
@@ -107,7 +109,7 @@ class EmbeddedSystem:
         self._machines = machines
         self._left: frozenset[str] = frozenset()
         """Jobs that are gone, and whose machines could not be removed."""
-        rules = RULES if machines is None else MACHINE_RULES
+        rules = replace(RULES if machines is None else MACHINE_RULES, jobs_on_a_processor=jobs_on_a_processor)
         twin_hooks = Hooks(prolog=self._hooks.prolog, epilog=self._epilog, work_s=lambda submission: None)
         self._twin = Twin(nodes, clock=clock, rules=rules, hooks=twin_hooks)
         self._world = self._twin.world
@@ -240,6 +242,12 @@ class EmbeddedSystem:
 
     def land(self, wanted: Landing) -> bool:
         return False
+
+    def drain(self, nodes: Sequence[str], *, is_ended: bool) -> None:
+        with self._call():
+            check_nodes(self._world, nodes)
+            for node in nodes:
+                (self.outside.repair if is_ended else self.outside.drain)(node)
 
     def use_of(self, job: str) -> JobUse:
         raise Refused(f"job {job} is no holder job: there are none here")

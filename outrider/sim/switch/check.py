@@ -14,6 +14,7 @@ _FROM = {
     ActionKind.RUN: (MachineStanding.WAITING,),
     ActionKind.STOP: (MachineStanding.WAITING, MachineStanding.RUNNING, MachineStanding.SLEEPING),
     ActionKind.MIGRATE: (MachineStanding.RUNNING,),
+    ActionKind.PAUSE: (MachineStanding.RUNNING,),
     ActionKind.SUSPEND: (MachineStanding.RUNNING,),
     ActionKind.RESUME: (MachineStanding.SLEEPING,),
 }
@@ -30,7 +31,12 @@ def faults(situation: Situation, timed: Sequence[TimedAction], wanted: Sequence[
 
     `wanted`: by machine, the node where it runs in the end, or NOWHERE.
     """
-    run = _Run(situation)
+    leaving = {
+        (each.begin_s, each.action.machine)
+        for each in timed
+        if each.action.kind in (ActionKind.MIGRATE, ActionKind.RESUME) and not each.action.is_local
+    }
+    run = _Run(situation, leaving)
     events = [(each.begin_s, 1, number) for number, each in enumerate(timed)]
     # What ends at an instant has ended before anything begins.
     events += [(each.end_s, 0, number) for number, each in enumerate(timed)]
@@ -40,14 +46,19 @@ def faults(situation: Situation, timed: Sequence[TimedAction], wanted: Sequence[
     ]
     for _, kind, number in sorted(events):
         if kind == 1:
-            run.begin(timed[number].action)
+            run.begin(timed[number].action, timed[number].begin_s)
         else:
             run.end(timed[number].action)
-    return [*run.found, *run.end_faults(wanted), *_split_gangs(situation, timed)]
+    split = (*_split_gangs(situation, timed), *_split_jobs(situation, timed))
+    return [*run.found, *run.end_faults(wanted), *split]
 
 
 class _Run:
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, situation: Situation, leaving: set[tuple[int, int]]) -> None:
+        self._leaving = leaving
+        """When which machines begin to leave their nodes."""
+        self._handed: set[int] = set()
+        """Machines whose room another of their job has, with which they are saved."""
         self._situation = situation
         self.found: list[str] = []
         self._used = [[0] * len(node.capacity) for node in situation.nodes]
@@ -58,7 +69,7 @@ class _Run:
             if self._standing[number] is MachineStanding.RUNNING:
                 self._add(number, self._at[number], 1)
 
-    def begin(self, action: Action) -> None:
+    def begin(self, action: Action, at_s: int) -> None:
         number = action.machine
         name = self._situation.machines[number].name
         if number in self._busy:
@@ -69,8 +80,11 @@ class _Run:
         if self._at[number] != action.source:
             self.found.append(f"{name} is at {self._at[number]}, not {action.source}")
         if action.kind in (ActionKind.RUN, ActionKind.MIGRATE, ActionKind.RESUME):
+            self._hand_over(action, at_s)
             self._add(number, action.target, 1)
             self._look_at(action)
+        if action.kind is ActionKind.PAUSE and action.target != action.source:
+            self.found.append(f"{name} is paused, and goes to {action.target}")
 
     def _look_at(self, action: Action) -> None:
         machine, node = self._situation.machines[action.machine], self._situation.nodes[action.target]
@@ -80,13 +94,31 @@ class _Run:
                     f"{machine.name} comes to {node.name}, where {used} of {size} are taken then"
                 )
 
+    def _hand_over(self, action: Action, at_s: int) -> None:
+        """Those of a job that moves whole are on different nodes; only the first one comes to the node of
+        another, if that leaves it at the same time. Until all are saved the room there is that one's."""
+        machine = self._situation.machines[action.machine]
+        if machine.job not in self._situation.whole:
+            return
+        members = [n for n, each in enumerate(self._situation.machines) if each.job == machine.job]
+        for number in members:
+            if number == action.machine or self._at[number] != action.target:
+                continue
+            if action.machine != members[0] or (at_s, number) not in self._leaving:
+                other = self._situation.machines[number]
+                self.found.append(f"{machine.name} comes to {action.target}, where {other.name} is")
+            elif self._standing[number] is MachineStanding.RUNNING:
+                self._handed.add(number)
+                self._add(number, action.target, -1)
+
     def end(self, action: Action) -> None:
         number = action.machine
         self._busy.discard(number)
         was_running = self._standing[number] is MachineStanding.RUNNING
-        if action.kind in (ActionKind.MIGRATE, ActionKind.SUSPEND) or (
-            action.kind is ActionKind.STOP and was_running
-        ):
+        leaves = action.kind in (ActionKind.MIGRATE, ActionKind.SUSPEND)
+        if number in self._handed:
+            self._handed.discard(number)
+        elif leaves or (action.kind is ActionKind.STOP and was_running):
             self._add(number, action.source, -1)
         if action.kind is ActionKind.SUSPEND:
             self._standing[number] = MachineStanding.SLEEPING
@@ -107,6 +139,11 @@ class _Run:
                 yield f"{machine.name} ends on {at} and was wanted on {wanted[number]}"
             if is_running and self._standing[number] is not self._situation.standings[number]:
                 continue
+        for job in sorted(self._situation.whole):
+            members = [n for n, each in enumerate(self._situation.machines) if each.job == job]
+            places = [self._at[n] for n in members if self._standing[n] is MachineStanding.RUNNING]
+            if len(set(places)) < len(places) or any(each < places[0] for each in places):
+                yield f"job {job} ends on {places}"
         for used, node in zip(self._used, self._situation.nodes, strict=True):
             if any(each > size for each, size in zip(used, node.capacity, strict=True)):
                 yield f"{node.name} ends with {used} of {node.capacity}"
@@ -123,3 +160,18 @@ def _split_gangs(situation: Situation, timed: Sequence[TimedAction]) -> Iterable
     for job, starts in begun.items():
         if len(starts) > 1:
             yield f"job {job} is resumed at {sorted(starts)}"
+
+
+def _split_jobs(situation: Situation, timed: Sequence[TimedAction]) -> Iterable[str]:
+    """Machines of a job that moves whole are saved together and go on together."""
+    together: dict[tuple[int, int, bool], list[int]] = {}
+    for each in timed:
+        kind, job = each.action.kind, situation.machines[each.action.machine].job
+        if job in situation.whole and kind not in (ActionKind.RUN, ActionKind.STOP):
+            word = kind in (ActionKind.MIGRATE, ActionKind.PAUSE)
+            kinds = together.setdefault((job, each.begin_s, word), [])
+            kinds.append(each.action.machine)
+    for (job, begin_s, _), machines in together.items():
+        members = [n for n, each in enumerate(situation.machines) if each.job == job]
+        if sorted(machines) != members:
+            yield f"of job {job} machines {sorted(machines)} act at {begin_s}, and not {members}"

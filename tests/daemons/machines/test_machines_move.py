@@ -14,6 +14,7 @@ import pytest
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.rate import RateLimit
 from cachemgr.machines.batch import kept
+from cachemgr.machines.qemu.process import LOCK, holders
 from cachemgr.relay.connections import RelaySettings
 from cachemgr.relay.machines import NodeConversation, machine_path, thing_of
 from cachemgr.relay.server import RelayServer
@@ -28,6 +29,24 @@ from tests.repository import ROOT
 CLOCK = SystemClock()
 KEY = b"a key of thirty-two bytes or so."
 JOB = "7"
+
+
+ARRIVES = """
+import shutil
+import sys
+from cachemgr.machines.keeper import PROGRAM, real_site
+from cachemgr.machines.live.arriving import MachineOffer, receive
+from cachemgr.machines.machine import Machine
+from cachemgr.machines.record import read_record
+here, there = (Machine(folder, real_site("node", PROGRAM)) for folder in sys.argv[1:])
+known = read_record(here.site.disk, here.folder)
+there.make_folder()
+for name in ("job.iso", "work.tar"):
+    shutil.copy(f"{here.folder}/{name}", there.folder)
+offer = MachineOffer(known.wish, 1, 1, known.qemu, known.place, there.place, "0" * 64, {})
+receive(there, offer, {})
+"""
+"""A QEMU that waits for a running machine, and that nobody has told that it will not come."""
 
 
 class TwoPlaces:
@@ -54,12 +73,23 @@ class TwoPlaces:
             "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(self.job.home),
             "PYTHONDONTWRITEBYTECODE": "1",
         }  # fmt: skip
-        user = {"user": UID, "group": UID, "extra_groups": []} if os.geteuid() == 0 else {}
-        done = subprocess.run(
-            argv, input=json.dumps(given), capture_output=True, text=True, env=environment, timeout=WAIT_S,
-            cwd="/", **user,  # type: ignore[call-overload]
-        )  # fmt: skip
+        done = self.as_user(argv, environment, json.dumps(given))
         return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+    def as_user(
+        self, argv: list[str], environment: dict[str, str], given: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        user = {"user": UID, "group": UID, "extra_groups": []} if os.geteuid() == 0 else {}
+        return subprocess.run(  # type: ignore[no-any-return, call-overload]
+            argv,
+            input=given,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=WAIT_S,
+            cwd="/",
+            **user,
+        )
 
     def arrive(self) -> tuple[int, dict[str, str], str]:
         return self.step(
@@ -126,3 +156,19 @@ def test_file_that_came_in_part_or_wrong_is_fetched_again(places: TwoPlaces, is_
     assert is_cut or "another digest" in first[2]
     assert second[1].get("state") == "fetched", second[2]
     assert path.read_bytes() == data
+
+
+def test_machine_that_was_saved_while_it_came_alive_is_brought_where_that_still_waits(
+    places: TwoPlaces,
+) -> None:
+    places.folder.parent.mkdir(mode=0o700)
+    os.chown(places.folder.parent, UID, -1)
+    argv = [PYTHON, "-c", ARRIVES, str(places.job.folder), str(places.folder)]
+    waits = places.as_user(argv, {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)})
+    before = holders(str(places.folder / LOCK))
+    fetched = places.arrive()
+
+    assert waits.returncode == 0, waits.stderr
+    assert len(before) == 1
+    assert fetched[1].get("state") == "fetched", fetched[2]
+    assert holders(str(places.folder / LOCK)) == []

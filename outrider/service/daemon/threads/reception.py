@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from concurrent.futures import CancelledError, Future
@@ -10,7 +11,9 @@ from typing import Any
 
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.leases import admission_policies, price_list
+from outrider.metadata.notation.hostlists import fold
 from outrider.metadata.policies import Policies, read_policies
+from outrider.rms.base import BatchSystem, DrainsNodes, RmsError, Unknown
 from outrider.service.answers.reply import Answer, Trouble
 from outrider.service.answers.site import ShareList
 from outrider.service.daemon.configuration.model import Config
@@ -44,10 +47,11 @@ RELOAD_S = 60.0
 class PolicyBook:
     """The policies in force, which may be read anew while the service runs."""
 
-    def __init__(self, path: str | None, *, has_holders: bool = False, moves: bool = False) -> None:
-        """`has_holders`: whether machines move in holder jobs here; `moves`: whether they move at all."""
+    def __init__(self, path: str | None, *, has_holders: bool = False, unmoved: str = "") -> None:
+        """`has_holders`: whether machines move in holder jobs here; `unmoved`: why none can leave a node that
+        is overloaded, and what to do about it."""
         self._path = path
-        self._has_holders, self._moves = has_holders, moves
+        self._has_holders, self._unmoved = has_holders, unmoved
         self.current = self._read()
 
     def read_again(self) -> Policies:
@@ -64,11 +68,8 @@ class PolicyBook:
                 f"{self._path}: holder_account has no effect, since no machine moves in a holder job here: "
                 "leave it out, or set jobs.live in outriderd.yaml"
             )
-        if policies.overbook is not None and not self._moves:
-            raise MetadataError(
-                f"{self._path}: overbook has no effect, since no machine can leave a node that is overloaded "
-                "here: leave it out, or, with Slurm, set jobs.machines in outriderd.yaml"
-            )
+        if policies.overbook is not None and self._unmoved:
+            raise MetadataError(f"{self._path}: overbook has no effect, since {self._unmoved}")
         if policies.leases is not None:
             if policies.leases.first_slice_s is not None:
                 raise MetadataError(
@@ -117,6 +118,21 @@ class Reception:
 
     def resolve(self, claim: ImageClaim) -> Future[FoundImage]:
         return self._workers.resolve(claim)
+
+    def drain(self, nodes: tuple[str, ...], *, is_ended: bool) -> Future[bool]:
+        def drained(rms: BatchSystem) -> bool:
+            if not isinstance(rms, DrainsNodes):
+                return False
+            try:
+                rms.drain(nodes, is_ended=is_ended)
+            except RmsError as error:
+                code = "not-found" if isinstance(error, Unknown) else "unavailable"
+                raise NotDone(Trouble(code=code, message=str(error))) from error
+            self._log.info("nodes drained", nodes=fold(nodes), is_ended=is_ended)
+            self._loop.wake()
+            return True
+
+        return self._workers.with_rms(drained, os.geteuid())
 
     def logins(self) -> LoginBook:
         found = self._workers.logins

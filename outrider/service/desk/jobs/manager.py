@@ -21,7 +21,11 @@ from outrider.service.desk.jobs.copies import JobCopies
 from outrider.service.desk.jobs.image_lookup import JobLookups, further_images
 from outrider.service.desk.jobs.in_reservation import JobsInReservations
 from outrider.service.desk.jobs.interruption.holder_use import HolderUse
-from outrider.service.desk.jobs.interruption.machine_moves import give_up_move, leave_drained
+from outrider.service.desk.jobs.interruption.machine_moves import (
+    give_up_move,
+    give_up_overtaken,
+    leave_drained,
+)
 from outrider.service.desk.jobs.interruption.pieces import cut_jobs
 from outrider.service.desk.jobs.interruption.yielding import JobYielding
 from outrider.service.desk.jobs.job import WAITING, JobEntry, JobQueues, Stage
@@ -289,6 +293,7 @@ class JobManager:
             self.queues.wait_for_nodes(entry)
         if job.state in GONE and entry.stage is not Stage.RUNNING:
             self.images.drop(entry)
+            give_up_overtaken(self._site, job)
             entry.stage, entry.words, entry.retry_s, entry.yields_to = Stage.RUNNING, "", None, ""
             if entry.lines is None and job.can_save:
                 # It ran before this service: whether in a machine has to be known all the same.

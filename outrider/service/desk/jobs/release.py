@@ -12,6 +12,7 @@ from outrider.service.answers.jobs import Verdict
 from outrider.service.answers.reply import Trouble
 from outrider.service.desk.batch.job_effects import TicketFields, hold_effect, release_effect
 from outrider.service.desk.jobs.in_reservation import JobsInReservations
+from outrider.service.desk.jobs.interruption.machine_moves import is_being_moved
 from outrider.service.desk.jobs.job import WAITING, JobEntry, JobQueues, Stage
 from outrider.service.desk.jobs.notes import JobNotes, note_of, start_of
 from outrider.service.desk.jobs.orders import JobOrders
@@ -94,6 +95,8 @@ class JobRelease:
             return
         if entry.options.asked is not None:
             # It is held, and looks for nodes when it has its new size.
+            return
+        if is_being_moved(self._site, entry.job):
             return
         usable = self._jobs.usable(entry.ready)
         if entry.job.is_hint:

@@ -177,10 +177,17 @@ class SwitchBody(Body):
 
     is_plan: bool = Field(True, description="whether nothing is to be done")
     drained: HostList = Field("", description="nodes that are to be empty, like n[1-4,7]")
-    fences: dict[JobText, HostText] = Field(
-        {}, max_length=1_000, description="by job, the node where its machine is to be"
+    fences: dict[JobText, HostList] = Field(
+        {}, max_length=1_000, description="by job, the nodes among which its machines are to be"
     )
     explain: str = Field("", pattern=f"^$|{JOB}", description="a job, of which is said why it moves or not")
+
+
+class DrainBody(Body):
+    """Nodes that are to take no jobs any more, or to take them again."""
+
+    nodes: HostList = Field(min_length=1, description="these, like n[1-4,7]")
+    is_ended: bool = Field(False, description="whether they take jobs again")
 
 
 class BackupBody(Body):

@@ -181,6 +181,8 @@ def test_user_binds_to_a_reservation_through_the_clients_filter(cluster: Cluster
     number = cluster.run(argv, user="outrider").split()[3]
     options = ["-jsv", "/media/bin/outrider_client_jsv.py", "-ar", number]
     job = key_of(submit(cluster, *options, "-ac", "OUTRIDER=http://h/a", "-l", "h_rt=20"))
+    assert states(system)[job] is JobState.HELD, "without a ticket it would fail"
+    cluster.run(["qrls", job])
     cluster.schedule()
     cluster.wait_for("the job", lambda: states(system).get(job) in (JobState.STARTING, JobState.RUNNING))
     (found,) = system.look().jobs

@@ -9,8 +9,10 @@ import pytest
 from outrider.cli.main import main
 from outrider.service.answers.switch import SwitchStep, SwitchUse, SwitchView
 from tests.unit.cli.canned import Service
+from tests.unit.cli.samples import NODES
 
 Capture = pytest.CaptureFixture[str]
+DRAINED = replace(NODES, nodes=(replace(NODES.nodes[0], state="drained"),))
 STEP = SwitchStep(stage=2, kind="migrate", job="4711", source="n1", target="n2", pause_s=9, state="waits")
 PLANNED = SwitchView(
     state="planned", number=1, by="root", begun_s=None, ended_s=None, cost_mib=512, bound_mib=256,
@@ -50,17 +52,25 @@ def test_run_is_no_plan_and_show_asks_for_nothing(service: Service, capsys: Capt
     assert lines[-1] == "no switch yet"
 
 
-def test_nodes_are_drained_live_alone(service: Service, capsys: Capture) -> None:
+def test_nodes_are_drained_with_and_without_what_runs_there(service: Service, capsys: Capture) -> None:
     service.on("POST", "/v1/switch", PLANNED)
+    service.on("POST", "/v1/nodes/drain", DRAINED)
 
     assert main(["nodes", "drain", "n[1-2]", "--live", "--plan"]) == 0
     assert service.last("POST").body == {"is_plan": True, "drained": "n[1-2]"}
-    assert main(["nodes", "drain", "n1"]) == 1
+    assert main(["nodes", "drain", "n1"]) == 0
+    assert service.last("POST").body == {"nodes": "n1", "is_ended": False}
+    assert main(["nodes", "drain", "n1", "--undo"]) == 0
+    assert service.last("POST").body == {"nodes": "n1", "is_ended": True}
+    assert main(["nodes", "drain", "n1", "--plan"]) == 1
+    assert main(["nodes", "drain", "n1", "--undo", "--live"]) == 1
     assert main(["switch", "plan", "--fence", "4711"]) == 1
     assert main(["switch"]) == 1
 
-    errors = capsys.readouterr().err
-    assert "drain needs --live" in errors
+    shown, errors = capsys.readouterr()
+    assert "node n1 is drained" in shown
+    assert "--plan says what --live would do" in errors
+    assert "--undo lets nodes take jobs again" in errors
     assert "--fence 4711: write JOB=NODE" in errors
     assert "try outrider switch plan" in errors
 

@@ -153,14 +153,15 @@ def test_mistake_is_refused_with_its_name(text: str, said: str) -> None:
 HELD = ["PARAM h u", "PARAM ac OUTRIDER=http://h/a,OUTRIDER_HELD=1", UNSIGNED, "RESULT STATE CORRECT"]
 
 
-def test_hold_of_a_user_stays_and_a_reservation_needs_none() -> None:
+IN_RESERVATIONS = ("PARAM l_hard h_rt=5,outrider_reservation=TRUE", "PARAM global_l_hard orsv=1")
+
+
+def test_hold_of_a_user_stays() -> None:
     managed = "PARAM ac OUTRIDER=http://h/a"
 
     assert answered(managed) == HELD
     assert answered(managed, "PARAM h n") == HELD
     assert answered(managed, "PARAM h u") == [UNSIGNED, "RESULT STATE CORRECT"]
-    for request in ("PARAM l_hard h_rt=5,outrider_reservation=TRUE", "PARAM global_l_hard orsv=1"):
-        assert answered(managed, "PARAM ar 7", request) == [UNSIGNED, "RESULT STATE CORRECT"]
 
 
 PREEMPTIBLE = "PARAM ac OUTRIDER=image=http://h/a;preemptible=requeue"
@@ -223,6 +224,19 @@ def test_ticket_is_signed_for_who_may_use_the_image(tmp_path: Path) -> None:
 
     assert f"ENV ADD OUTRIDER_TICKET {text}.{mac}" in lines
     assert [line.split(" ")[-1][:4] for line in array if line.startswith("ENV")] == ["1.-."]
+
+
+def test_job_in_a_reservation_is_held_only_without_its_ticket(tmp_path: Path) -> None:
+    """One in a reservation that has begun would start at once, and fail."""
+    config = configured(tmp_path, [os.getuid()])
+    user = pwd.getpwuid(os.getuid()).pw_name
+    known = f"PARAM ac OUTRIDER=image=http://h/a;digest=sha256:{DIGEST}"
+    for request in IN_RESERVATIONS:
+        described = (known, f"PARAM USER {user}", "PARAM JOB_ID 17", "PARAM ar 7", request)
+        signed = answered(*described, config=config)
+
+        assert [line.partition(".")[0] for line in signed[:-1]] == ["ENV ADD OUTRIDER_TICKET 1"]
+        assert answered("PARAM ac OUTRIDER=http://h/a", "PARAM ar 7", request) == HELD
 
 
 def test_user_who_writes_another_name_and_number_into_the_options_gets_none_for_them(tmp_path: Path) -> None:

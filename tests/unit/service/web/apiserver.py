@@ -251,6 +251,9 @@ class ScriptedFront:
     """An address at which there is nothing."""
     recalled: Any = field(default_factory=lambda: Trouble(code="not-found", message="nothing was answered"))
     recalls: list[tuple[int, str, str]] = field(default_factory=list)
+    drains: bool = False
+    """Whether nodes are drained by it."""
+    drained: list[tuple[tuple[str, ...], bool]] = field(default_factory=list)
 
     def reset(self) -> None:
         fresh = ScriptedFront()
@@ -297,6 +300,10 @@ class ScriptedFront:
             raise self.reloaded
         assert isinstance(self.reloaded, Reloaded)
         return self.reloaded
+
+    def drain(self, nodes: tuple[str, ...], *, is_ended: bool) -> Future[bool]:
+        self.drained.append((nodes, is_ended))
+        return done(self.drains)
 
     def back_up(self, path: str) -> BackedUp:
         return BackedUp(path=path, reservations=1)

@@ -55,6 +55,7 @@ def test_no_object_takes_what_it_does_not_know() -> None:
         "StartingBody",
         "BackupBody",
         "SwitchBody",
+        "DrainBody",
         "LoginBody",
     }
     assert set(bodies) == asking

@@ -395,14 +395,31 @@ def test_what_recurs_by_halves_is_a_fault(api: Server, more: dict[str, object]) 
 
 
 def test_switches_are_for_administrators(api: Server, front: ScriptedFront) -> None:
-    body = {"is_plan": False, "drained": "n[1-2]", "fences": {"4711": "n2"}, "explain": "4711"}
+    fences = {"4711": "n2", "4712": "n[1-2]"}
+    body = {"is_plan": False, "drained": "n[1-2]", "fences": fences, "explain": "4711"}
 
     assert api.post("/v1/switch", body).json == as_json(SWITCH)
     request = front.last
     assert request == asked.DecideSwitch(
-        is_plan=False, drained=("n1", "n2"), fences=(("4711", "n2"),), explain="4711"
+        is_plan=False,
+        drained=("n1", "n2"),
+        fences=(("4711", "n2"), ("4712", "n1,n2")),
+        explain="4711",
     )
     assert api.get("/v1/switch").json == as_json(SWITCH)
     assert front.last == asked.ShowSwitch()
     assert api.post("/v1/switch", {"drained": "n[1"}).status == 422
     assert api.post("/v1/switch", {"fences": {"4711": "a b"}}).status == 422
+
+
+def test_nodes_are_drained_by_the_service_where_nobody_else_can(api: Server, front: ScriptedFront) -> None:
+    elsewhere = api.post("/v1/nodes/drain", {"nodes": "n[1-2]"})
+    front.drains = True
+    here = api.post("/v1/nodes/drain", {"nodes": "n[1-2]", "is_ended": True})
+    front.drained.clear()
+    api.post("/v1/switch", {"is_plan": True, "drained": "n1"})
+    api.post("/v1/switch", {"is_plan": False, "drained": "n1"})
+
+    assert (elsewhere.status, "scontrol update" in elsewhere.json["message"]) == (409, True)
+    assert here.json == {"nodes": [], "next_after": ""}
+    assert front.drained == [(("n1",), False)]

@@ -10,12 +10,14 @@ from random import Random
 import pytest
 
 from outrider.core.model import Resources
-from outrider.rms.base import JobState, RmsNode, Sight
+from outrider.rms.base import JobState, RmsNode, Sight, Unavailable
+from outrider.service.answers.jobs import JobDetails
 from outrider.service.answers.reply import Trouble
 from outrider.service.daemon.threads.planning import planned
+from outrider.service.desk.batch.job_effects import is_move, moved_by
 from outrider.service.desk.switch.decision import SwitchDecision, read_switch, write_switch
-from outrider.service.ports import Finished, PlanMoves
-from outrider.service.requests import Asked, DecideSwitch, ShowSwitch, SuspendJob
+from outrider.service.ports import Call, Carry, Finished, PlanMoves
+from outrider.service.requests import Asked, DecideSwitch, MigrateJob, ResumeJob, ShowSwitch, SuspendJob
 from outrider.store.errors import Damaged
 from tests.amount import examples
 from tests.unit.service.desk.jobs.yielding_site import SETTINGS, SETTLED_S, happened
@@ -99,6 +101,35 @@ def test_memory_that_a_node_tells_apart_is_counted_and_machines_of_other_nodes_a
     assert [(step.kind, step.job, step.target) for step in planned.steps] == [("migrate", inside, target)]
     assert isinstance(refused, Trouble)
     assert f"job {outside} has no machine that can be saved" in refused.message
+
+
+def test_machine_that_is_moved_just_as_it_was_let_go_on_does_not_go_on_where_it_was(
+    site: Halls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look has not shown yet that it waits: its state is on its way when that comes."""
+    key = site.machine(HALF_MIB)
+    (node,), others, asked = site.at(key), site._others, 0
+
+    def slowly(call: Call) -> object:
+        nonlocal asked
+        if not isinstance(call, Carry) or not is_move(call.effect):
+            return others(call)
+        asked += 1
+        if asked < 4:
+            return Unavailable("its machine is on its way")
+        site.rms.move(key, tuple(moved_by(call.effect)["targets"]))
+        return None
+
+    monkeypatch.setattr(site, "_carry_out", slowly)
+    site.ask(SuspendJob(job=key))
+    site.sleep(60)
+    site.ask(ResumeJob(job=key))
+    answer = site.ask(MigrateJob(job=key))
+    site.sleep(120)
+
+    assert isinstance(answer, JobDetails), answer
+    assert site.at(key) not in ((), (node,))
+    assert site.starts(key) == 2
 
 
 def test_machine_goes_where_its_image_is(tmp_path: Path) -> None:
