@@ -353,7 +353,7 @@ class GridEngine:
             return
         if nodes[0] not in {node.name for node in snapshot.sight.nodes}:
             raise Unknown(f"there is no node {nodes[0]} in Grid Engine")
-        if found.state is not JobState.SUSPENDED:
+        if found.state is not JobState.SUSPENDED and not found.is_held_by_us:
             raise Unavailable(f"job {job} is not suspended yet")
         self._alter(found, *leading.led_elsewhere(machine, detail, nodes[0], goes_first=goes_first))
 
