@@ -21,6 +21,7 @@ LONGEST_FIRST = (
     "tests/daemons/gridengine/service/test_jobs_in_machines.py",
     "tests/daemons/embedded/test_switches_of_embedded_jobs.py",
     "tests/daemons/embedded/test_machines_of_embedded_jobs.py",
+    "tests/daemons/embedded/test_packed_by_use_on_embedded.py",
     "tests/contract/test_contract_of_jobs.py",
     "tests/daemons/demo",
     "tests/contract/test_contract_of_time.py",
@@ -67,7 +68,7 @@ ON_ONE_SITE = {
     "tests/daemons/gridengine/service": (
         "best_effort jobs_with_options kinds_of_lease output_to_nowhere reservations sessions",
         "failures_of_daemons failures_of_images failures_of_people yielding_jobs",
-        "jobs_in_machines machines_on_several_nodes",
+        "jobs_in_machines machines_on_several_nodes switches",
     ),
 }
 FIRST_OF_ITS_SITE = {

@@ -9,10 +9,8 @@ from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool
 from cachemgr.daemon.verbs import access, quota
 from cachemgr.machines.batch import arrivals, kept
 from cachemgr.machines.batch.moving import ARRIVE, DROP, DROPPED, STEPS
-from cachemgr.machines.batch.steps.marks import FOLDER_PREFIX
 from cachemgr.machines.keeper import PROGRAM
 from cachemgr.machines.qemu.accelerator import find_facts
-from cachemgr.machines.qemu.processor_time import processor_times
 from cachemgr.protocol import (
     JOB_OWNER,
     Discarded,
@@ -72,18 +70,7 @@ def kept_machines(node: NodeContext, caller: NodeCaller, request: VerbRequest) -
     """Of which jobs there are machines here, saved or not, and how far these are."""
     request.read(NoFields)
     access.require_privilege(caller, "listing all jobs' machines")
-    found = kept.kept_machines()
-    times = processor_times(kept.FOLDER) if found else {}
-    had = [times.get((each.uid, f"{FOLDER_PREFIX}{each.key}")) for each in found]
-    return ListedMachines(
-        tuple(f"{JOB_OWNER}{each.job}" for each in found),
-        tuple(f"{each.uid} {each.readiness}" if each.readiness else "" for each in found),
-        tuple(
-            "" if time is None else f"{each.uid} {time.used_us} {time.waited_us}"
-            for each, time in zip(found, had)
-        ),
-        int(node.clock.monotonic_s() * 1_000_000),
-    )
+    return kept.listed_machines(int(node.clock.monotonic_s() * 1_000_000))
 
 
 def discard(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Discarded:

@@ -13,7 +13,10 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 
+from cachemgr.machines.batch.steps.marks import FOLDER_PREFIX
 from cachemgr.machines.guest.readiness import readiness_in
+from cachemgr.machines.qemu.processor_time import processor_times
+from cachemgr.protocol import JOB_OWNER, ListedMachines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,6 +60,22 @@ def kept_machines(folder: str = FOLDER) -> list[KeptMachine]:
                 word = readiness_in(f"{folder}/{name}", inside)
                 found.append(KeptMachine(int(user[1]), inside[len("job-") :], word))
     return found
+
+
+def listed_machines(at_us: int, folder: str = FOLDER) -> ListedMachines:
+    """Whose they are, how far, and what they have had of processors, at `at_us` of the caller's clock."""
+    found = kept_machines(folder)
+    times = processor_times(folder) if found else {}
+    had = [times.get((each.uid, f"{FOLDER_PREFIX}{each.key}")) for each in found]
+    return ListedMachines(
+        tuple(f"{JOB_OWNER}{each.job}" for each in found),
+        tuple(f"{each.uid} {each.readiness}" if each.readiness else "" for each in found),
+        tuple(
+            "" if time is None else f"{each.uid} {time.used_us} {time.waited_us}"
+            for each, time in zip(found, had)
+        ),
+        at_us,
+    )
 
 
 def discard(machine: KeptMachine, program: str = PROGRAM) -> bool:

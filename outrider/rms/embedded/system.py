@@ -94,6 +94,7 @@ class EmbeddedSystem:
         log: JobLog,
         hooks: EmbeddedHooks | None = None,
         machines: JobMachines | None = None,
+        jobs_on_a_processor: int = 1,
     ) -> None:
         """Without `machines` no job runs in a virtual one."""
         self._path = path
@@ -108,7 +109,7 @@ class EmbeddedSystem:
         self._machines = machines
         self._left: frozenset[str] = frozenset()
         """Jobs that are gone, and whose machines could not be removed."""
-        rules = RULES if machines is None else MACHINE_RULES
+        rules = replace(RULES if machines is None else MACHINE_RULES, jobs_on_a_processor=jobs_on_a_processor)
         twin_hooks = Hooks(prolog=self._hooks.prolog, epilog=self._epilog, work_s=lambda submission: None)
         self._twin = Twin(nodes, clock=clock, rules=rules, hooks=twin_hooks)
         self._world = self._twin.world

@@ -171,8 +171,7 @@ def _raise_files() -> None:
 def read_policy_book(config: Config) -> PolicyBook:
     """The policies that the configuration names. Raises ServiceInputError."""
     try:
-        moves = config.jobs.machines and config.backend.kind == "slurm"
-        return PolicyBook(config.policies, has_holders=config.jobs.live, moves=moves)
+        return PolicyBook(config.policies, has_holders=config.jobs.live, unmoved=config.unmoved)
     except MetadataError as error:
         raise ServiceInputError(f"the policies are not right:\n{error}") from error
     except OSError as error:

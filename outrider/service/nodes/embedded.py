@@ -17,13 +17,15 @@ from pathlib import Path
 
 from cachemgr.base.clock import Clock
 from cachemgr.base.disk import RealDisk, replace_file
+from cachemgr.machines.batch.kept import listed_machines
 from outrider.service.images import Catalogue
 from outrider.service.meter import Log
 from outrider.service.nodes.agent import NO_NAMES
 from outrider.service.nodes.daemons import SocketNodes
+from outrider.service.nodes.listed_machines import times_of
 from outrider.service.nodes.moving import ARRIVE, DROP, TAKEN
 from outrider.service.nodes.virtual import LOOPBACK, EmbeddedError, Shape, VirtualNode
-from outrider.service.ports import Move, NodeReport, OrderResult, TellNode
+from outrider.service.ports import MachineTime, Move, NodeReport, OrderResult, TellNode
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MOST_NODES = 256
@@ -63,9 +65,12 @@ class EmbeddedNodes(SocketNodes):
         log: Log,
         environment: Mapping[str, str],
         catalogue: Catalogue = NO_NAMES,
+        machines: Path | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
+        """`machines`: the folder of jobs' machines, if there are any."""
         self._folder = folder
+        self._machines = machines
         self._log = log
         self._environment = dict(environment)
         self._random_bytes = random_bytes
@@ -99,7 +104,14 @@ class EmbeddedNodes(SocketNodes):
         others = tuple(order for order in call.orders if not isinstance(order, Move))
         report = super().tell(replace(call, orders=others, wants_machines=False))
         here = tuple(OrderResult(order=each, words=TAKEN if each.step == ARRIVE else DROP) for each in moves)
-        return replace(report, results=(*report.results, *here))
+        return replace(report, results=(*report.results, *here), times=self._times(call))
+
+    def _times(self, call: TellNode) -> tuple[MachineTime, ...] | None:
+        """What all machines have had of processors, each node's and others': a job says on which it is."""
+        if self._machines is None or not call.wants_machines:
+            return None
+        at_us = int(self._clock.monotonic_s() * 1_000_000)
+        return times_of(listed_machines(at_us, str(self._machines)))
 
     def start(self, timeout_s: float = START_S) -> None:
         """All daemons, serving; or none, and an EmbeddedError that shows what one of them said."""

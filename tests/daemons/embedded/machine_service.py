@@ -63,8 +63,10 @@ needs_qemu = pytest.mark.skipif(
 class MachineService:
     """outriderd with two virtual nodes whose jobs may run in machines, and a user of it."""
 
-    def __init__(self, folder: Path, *, cpus: int = 1, jobs: str = "", more: str = "") -> None:
-        """`jobs` and `more` are further keys of the section `jobs` and of the file."""
+    def __init__(
+        self, folder: Path, *, cpus: int = 1, jobs: str = "", backend: str = "", more: str = ""
+    ) -> None:
+        """`jobs`, `backend` and `more` are further keys of these sections and of the file."""
         self.folder, self.work, self.cpus = folder, folder / "work", cpus
         self.work.mkdir()
         os.chown(self.work, UID, -1)
@@ -83,8 +85,8 @@ class MachineService:
             f"version: 1\nstate: {folder}/s\nsocket: {self.socket}\n"
             "link: {rate: 50MB, reserve: at-once, spread: 1s}\ntimings: {look: 1s, sight: 20s}\n"
             f"jobs: {{machines: true, preemptible: true, saving_rate: 200MB, requeue_margin: 10s{jobs}}}\n"
-            f"backend: {{kind: embedded, nodes: 'n[1-2]', cpus: {cpus}, memory: 1GiB, pool: 10MB, "
-            f"boot: {boot.parent}}}\n{more}",
+            f"backend: {{kind: embedded, nodes: 'n[1-2]', cpus: {cpus}, memory: 2GiB, pool: 10MB, "
+            f"boot: {boot.parent}{backend}}}\n{more}",
         )
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -115,7 +117,7 @@ class MachineService:
         self.kill()
         system = EmbeddedSystem(
             [
-                RmsNode(name=name, capacity=Resources.of(cpus=self.cpus, memory_mib=1024))
+                RmsNode(name=name, capacity=Resources.of(cpus=self.cpus, memory_mib=2048))
                 for name in ("n1", "n2")
             ],
             self.folder / "s/embedded/jobs.json",
@@ -155,7 +157,8 @@ class MachineService:
     ) -> str:
         """What the user is told: the job's key, or why not."""
         (self.work / "ws.yaml").write_text(self.workspace(1, f"{memory}{size}"))
-        path = self.work / "count"
+        # It is read when its job begins, which may be later.
+        path = self.work / f"count{len(list(self.work.glob('count*')))}"
         path.write_text(script.replace("LAST", str(last)))
         path.chmod(0o755)
         identity: dict[str, Any] = (

@@ -177,6 +177,9 @@ class BackendSection(Section):
         "/etc/outrider/boot",
         description="embedded: where the kernels are that jobs in virtual machines may name",
     )
+    jobs_on_a_processor: int = Field(
+        1, ge=1, le=100, description="embedded: how many jobs may have the same processor of a node"
+    )
     slurm: SlurmSection = Field(default_factory=all_defaults(SlurmSection), description="where Slurm is")
     gridengine: GridEngineSection = Field(
         default_factory=all_defaults(GridEngineSection), description="where Grid Engine is"
@@ -187,6 +190,13 @@ class BackendSection(Section):
         "/etc/outrider/site.key",
         description="clusters: the file of the key that the head and all nodes share",
     )
+
+    @model_validator(mode="after")
+    def _shares_what_it_has(self) -> Self:
+        if self.kind != "embedded" and self.jobs_on_a_processor > 1:
+            words = f"is for the embedded backend: how jobs share processors with {self.kind} is said there"
+            contradiction(words, "jobs_on_a_processor")
+        return self
 
     @property
     def virtual_nodes(self) -> tuple[str, ...]:

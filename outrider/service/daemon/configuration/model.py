@@ -361,10 +361,22 @@ class Config(Section):
         if self.jobs.consolidate.enabled and not self.jobs.machines:
             words = "is true, and no job runs in a machine: jobs.machines has to be true, too"
             contradiction(words, "jobs", "consolidate", "enabled")
-        if self.jobs.consolidate.enabled and self.backend.kind == "gridengine":
-            words = "is true, and with Grid Engine no machine moves to another node"
-            contradiction(words, "jobs", "consolidate", "enabled")
         return self
+
+    @property
+    def unmoved(self) -> str:
+        """Why no machine can leave a node that is overloaded, and what to do about it; nothing if one can."""
+        if not self.jobs.machines or self.backend.kind not in ("slurm", "embedded"):
+            return (
+                "no machine can leave a node that is overloaded here: leave it out, or, with Slurm or the "
+                "embedded backend, set jobs.machines in outriderd.yaml"
+            )
+        if self.backend.kind == "embedded" and self.backend.jobs_on_a_processor == 1:
+            return (
+                "each processor is for one job alone here: leave it out, or set "
+                "backend.jobs_on_a_processor in outriderd.yaml"
+            )
+        return ""
 
     @property
     def store_path(self) -> str:

@@ -47,10 +47,11 @@ RELOAD_S = 60.0
 class PolicyBook:
     """The policies in force, which may be read anew while the service runs."""
 
-    def __init__(self, path: str | None, *, has_holders: bool = False, moves: bool = False) -> None:
-        """`has_holders`: whether machines move in holder jobs here; `moves`: whether they move at all."""
+    def __init__(self, path: str | None, *, has_holders: bool = False, unmoved: str = "") -> None:
+        """`has_holders`: whether machines move in holder jobs here; `unmoved`: why none can leave a node that
+        is overloaded, and what to do about it."""
         self._path = path
-        self._has_holders, self._moves = has_holders, moves
+        self._has_holders, self._unmoved = has_holders, unmoved
         self.current = self._read()
 
     def read_again(self) -> Policies:
@@ -67,11 +68,8 @@ class PolicyBook:
                 f"{self._path}: holder_account has no effect, since no machine moves in a holder job here: "
                 "leave it out, or set jobs.live in outriderd.yaml"
             )
-        if policies.overbook is not None and not self._moves:
-            raise MetadataError(
-                f"{self._path}: overbook has no effect, since no machine can leave a node that is overloaded "
-                "here: leave it out, or, with Slurm, set jobs.machines in outriderd.yaml"
-            )
+        if policies.overbook is not None and self._unmoved:
+            raise MetadataError(f"{self._path}: overbook has no effect, since {self._unmoved}")
         if policies.leases is not None:
             if policies.leases.first_slice_s is not None:
                 raise MetadataError(

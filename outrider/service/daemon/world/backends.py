@@ -146,6 +146,7 @@ def _virtual(
             log=log,
             environment=environment,
             catalogue=catalogue,
+            machines=folder / "machines" if config.jobs.machines else None,
         )
     except EmbeddedError as error:
         raise BackendError(str(error)) from error
@@ -184,6 +185,7 @@ def _batch_system(
             log=log,
             hooks=hooks.as_hooks(),
             machines=machines,
+            jobs_on_a_processor=section.jobs_on_a_processor,
         )
     except (RmsError, OSError) as error:
         raise BackendError(f"the batch system in {folder} cannot begin: {error}") from error

@@ -267,7 +267,41 @@ def test_machines_that_move_alive_where_they_cannot_are_a_fault(tmp_path: Path, 
     assert load(tmp_path, text).jobs.live
 
 
+@pytest.mark.parametrize(
+    ("backend", "words"),
+    [
+        ("kind: slurm", ""),
+        ("kind: gridengine", "set jobs.machines"),
+        ("kind: embedded", "set backend.jobs_on_a_processor"),
+        ("kind: embedded, jobs_on_a_processor: 2", ""),
+    ],
+)
+def test_machines_are_packed_by_use_where_jobs_share_processors(
+    tmp_path: Path, backend: str, words: str
+) -> None:
+    found = load(tmp_path, f"version: 1\nbackend: {{{backend}}}\njobs: {{machines: true}}\n").unmoved
+
+    assert words in found
+    assert bool(found) is bool(words), found
+
+
+def test_batch_systems_of_clusters_say_how_jobs_share_processors(tmp_path: Path) -> None:
+    found = faults(tmp_path, "version: 1\nbackend: {kind: slurm, jobs_on_a_processor: 2}\n")
+
+    assert any("backend.jobs_on_a_processor: is for the embedded backend" in each for each in found), found
+
+
 def test_jobs_may_have_machines_on_each_batch_system(tmp_path: Path) -> None:
     for kind in ("embedded", "slurm", "gridengine"):
         text = f"version: 1\nbackend: {{kind: {kind}}}\njobs: {{machines: true}}\n"
         assert load(tmp_path, text).jobs.machines
+
+
+@pytest.mark.parametrize("kind", ["slurm", "gridengine"])
+def test_site_may_be_consolidated_where_its_machines_can_move(tmp_path: Path, kind: str) -> None:
+    head = f"version: 1\nbackend: {{kind: {kind}}}\njobs: "
+    found = faults(tmp_path, f"{head}{{consolidate: {{enabled: true}}}}\n")
+
+    assert any("jobs.consolidate.enabled: is true, and no job runs in a machine" in each for each in found)
+    text = f"{head}{{machines: true, consolidate: {{enabled: true}}}}\n"
+    assert load(tmp_path, text).jobs.consolidate.enabled
