@@ -78,6 +78,8 @@ class RmsNode:
     name: str
     capacity: Resources
     state: NodeState = NodeState.UP
+    memory_bytes: int = 0
+    """All the memory that it has, where `capacity` does not tell it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,8 +123,8 @@ class RmsJob:
     saved_on: tuple[str, ...] = ()
     """The nodes on which its machines are saved, while it waits, in the order of the machines."""
     elsewhere: tuple[str, ...] = ()
-    """Other nodes on which it may run, if its machine can move there (`move`). Of several machines the first
-    one has to be on the first of the nodes, as they stand here."""
+    """Other nodes on which it may run, if its machine can move there (`move`), as the batch system numbers
+    them. Of several machines the first one has to be on the first of their nodes."""
     machine_bytes: int = 0
     """The memory that it asks for its machine, where `resources` do not tell it."""
     tasks: int = 1
@@ -240,6 +242,8 @@ class Sight:
     reservations: tuple[RmsReservation, ...]
     silent: tuple[str, ...] = ()
     """Of the nodes that were asked for beside it, those of which `silent` has told."""
+    numbered: tuple[str, ...] = ()
+    """All nodes in the order in which the batch system numbers those of a job, if that is not by name."""
     queues: tuple[str, ...] = ()
     """The partitions or queues that have nodes, sorted."""
     sharing: tuple[tuple[str, int], ...] = ()
@@ -383,7 +387,7 @@ class BatchSystem(Protocol):
         """
 
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
-        """Let a suspended job, whose machines are on other nodes now, start again there and nowhere else.
+        """Let a suspended job, whose machines are on these nodes now, start again there and nowhere else.
         If it goes first, nothing that waits keeps it from room that is there for it.
 
         `Refused` if it is not suspended, or where a job's machine cannot move.

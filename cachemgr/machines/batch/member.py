@@ -39,7 +39,7 @@ from cachemgr.machines.guest import channel
 from cachemgr.machines.guest.readiness import Readiness
 from cachemgr.machines.network.place import ClusterPlace
 from cachemgr.machines.network.switch import SwitchPlan, SwitchProcess
-from cachemgr.machines.record import has_record
+from cachemgr.machines.record import has_record, read_record
 from cachemgr.machines.running import JobOutput
 from cachemgr.machines.troubles import check_room
 from cachemgr.machines.wish import MachineDisk, MachineJob, MachineWish
@@ -76,17 +76,18 @@ def member(machine: Machine, job: BatchJob, environment: Mapping[str, str], keep
         wanted = left.given or _told(commands)
         first = environment.get("SLURM_LAUNCH_NODE_IPADDR") or str(wanted["node"])
         options = read_options(str(wanted["options"]))
+        token = str(wanted["token"])
+        number = _number_of_saved(machine, number) if token else number
         path, own = environment.get("OUTRIDER_IMAGE", ""), _instance(wanted, number)
         images = job_images(machine.site.disk, job.key, path, own.image, _texts(wanted, "data"))
-        token = str(wanted["token"])
         has_begun = bool(left) and _has_begun(machine, token)
         if token and not has_begun:
-            _check_saved(machine, job, images, token)
+            _check_saved(machine, job, images, token, number)
         elif not left:
             # What there is was left by an earlier run, whose others are gone.
             end_machine(machine)
             check_room(options.scratch)
-        wish = _wish(job, options, images, wanted)
+        wish = _wish(job, options, images, wanted, number)
         machine.make_folder()
         switch = SwitchProcess(
             SwitchPlan(
@@ -134,17 +135,26 @@ def _told(commands: LinesIn) -> dict[str, object]:
     return found[0]
 
 
-def _check_saved(machine: Machine, job: BatchJob, images: JobImages, token: str) -> None:
+def _number_of_saved(machine: Machine, number: int) -> int:
+    """Which of the job's machines is to go on here: each was brought to some node, and the batch system
+    numbers nodes by its own order. The first one is never kept by this program."""
+    if not has_record(machine.site.disk, machine.folder):
+        return number
+    place = read_record(machine.site.disk, machine.folder).wish.cluster
+    return number if place is None else place.number or number
+
+
+def _check_saved(machine: Machine, job: BatchJob, images: JobImages, token: str, number: int) -> None:
     """Here is the machine of this number that was suspended with the first one."""
     record = continued(machine, job, images)
     if record is None or record.state != states.SUSPENDED or record.together != token:
         raise NotInPool(
             f"there is no machine here that was suspended with the job's first one, as machine "
-            f"{job.member + 1} of the job: none has gone on; submit the job again"
+            f"{number + 1} of the job: none has gone on; submit the job again"
         )
     place = record.wish.cluster
-    if place is None or place.number != job.member:
-        raise BadRequest(f"{record.name} is here, and not machine {job.member + 1} of the job")
+    if place is None or place.number != number:
+        raise BadRequest(f"{record.name} is here, and not machine {number + 1} of the job")
 
 
 def _agreed(commands: LinesIn, caught: CaughtSignals, number: int, token: str) -> None:
@@ -219,16 +229,20 @@ def _lost(number: int, why: str) -> int:
 
 
 def _wish(
-    job: BatchJob, options: WrapperOptions, images: JobImages, wanted: Mapping[str, object]
+    job: BatchJob,
+    options: WrapperOptions,
+    images: JobImages,
+    wanted: Mapping[str, object],
+    number: int,
 ) -> MachineWish:
-    folder, own, image = str(wanted["folder"]), _instance(wanted, job.member), images.root
+    folder, own, image = str(wanted["folder"]), _instance(wanted, number), images.root
     if os.path.realpath(os.getcwd()) != os.path.realpath(folder):
         raise BadRequest(
             f"the job's working folder {folder} is not there on this node: all nodes have to have it"
         )
     boot = boot_files(options.boot)
     place = ClusterPlace(
-        job.member, _texts(wanted, "names"), _texts(wanted, "addresses"), *_texts(wanted, "keys")
+        number, _texts(wanted, "names"), _texts(wanted, "addresses"), *_texts(wanted, "keys")
     )
     return MachineWish(
         name=f"job-{job.key}-{place.name}",

@@ -150,7 +150,10 @@ def _enter(arguments: argparse.Namespace, verb: str, words: Sequence[str]) -> No
     if shutil.which("srun"):
         # Without a terminal there is none to pass on.
         terminal = ["--pty"] if os.isatty(0) else []
-        where = [f"--jobid={job.job}", "--overlap", "--nodes=1", "--ntasks=1", f"--relative={number - 1}"]
+        # Machines that have moved are on other nodes than the batch system's own order says.
+        told = next((each.node for each in details.machines if each.number == number and each.node), "")
+        place = f"--nodelist={told}" if told else f"--relative={number - 1}"
+        where = [f"--jobid={job.job}", "--overlap", "--nodes=1", "--ntasks=1", place]
         argv = ["srun", *where, *terminal, *argv]
     elif job.node_count == 1:
         argv = ["ssh", *(["-t"] if os.isatty(0) else []), "--", job.nodes, *argv]

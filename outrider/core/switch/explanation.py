@@ -148,7 +148,7 @@ class _Explanation:
             if left:
                 found.append(
                     f"{self._names(left)} of its job leave, too: the first one has to be on the first of the "
-                    "job's nodes, and none comes to a node that another leaves"
+                    "job's nodes"
                 )
         if not found:
             comes = [n for n, node in enumerate(hosts) if node == self._from and was[n] != self._from]

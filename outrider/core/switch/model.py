@@ -61,8 +61,9 @@ class Situation:
     hosts: tuple[int, ...]
     whole: frozenset[int] = frozenset()
     """Jobs that move whole or not at all: all of their machines are saved and read again together if one of
-    them goes to another node. No two of them run on one node, none comes to a node on which another is or
-    was, and the first one is on the first of their nodes: there the batch system begins the job's script."""
+    them goes to another node. No two of them run on one node, and the first one is on the first of their
+    nodes: there the batch system begins the job's script. It alone may come to a node that another of them
+    leaves, so that it never has to be waited for."""
     jobs: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     """By job, its machines."""
 
@@ -92,7 +93,7 @@ class Situation:
             if each == machine:
                 continue
             at = hosts[each]
-            if node == at or (node == self.hosts[each] and node != was):
+            if node == at or (node == self.hosts[each] and node != was and machine != first):
                 return False
             if at != NOWHERE and ((machine == first and at < node) or (each == first and at > node)):
                 return False
@@ -147,6 +148,11 @@ class Action:
         """The node that has more room when it is over; NOWHERE for none."""
         leaves = self.kind in (ActionKind.STOP, ActionKind.SUSPEND, ActionKind.MIGRATE)
         return self.source if leaves else NOWHERE
+
+    @property
+    def leaves(self) -> int:
+        """The node on which it makes room for others of its job already while it is under way."""
+        return self.source if self.kind is ActionKind.MIGRATE else NOWHERE
 
     @property
     def is_local(self) -> bool:

@@ -9,7 +9,7 @@ that they leave until it is over, and are suspended rather than sent by a third 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from outrider.core.switch.model import (
     NOWHERE,
@@ -21,6 +21,7 @@ from outrider.core.switch.model import (
     SwitchPlan,
     Target,
     fits,
+    plus,
 )
 from outrider.core.switch.room import Room
 from outrider.core.switch.rules import NO_RULES, PlacementRules
@@ -124,7 +125,7 @@ class _Stages:
     def _size(self, action: Action) -> tuple[int, int]:
         return self._machines[action.machine].memory, action.machine
 
-    def _begin(self, gang: Iterable[Action]) -> tuple[Action, ...]:
+    def _begin(self, gang: Sequence[Action]) -> tuple[Action, ...]:
         """Take room for all of them; nothing if one of them has none."""
         taken: list[Action] = []
         staying = [action for action in gang if action.takes == NOWHERE]
@@ -132,8 +133,13 @@ class _Stages:
             if action.takes == NOWHERE:
                 continue
             demand = self._machines[action.machine].demand
+            free = self._room.free[action.takes]
+            for each in gang:
+                # What is saved with it leaves its room to it.
+                if each.leaves == action.takes:
+                    free = plus(free, self._machines[each.machine].demand)
             # A target may be on a closed node only by mistake: its room is looked at all the same.
-            if not fits(demand, self._room.free[action.takes]):
+            if not fits(demand, free):
                 for each in taken:
                     self._room.give(each.takes, self._machines[each.machine].demand)
                 return ()

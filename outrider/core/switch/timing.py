@@ -194,6 +194,10 @@ class _Continuous:
                 continue
             demand = self._machines[action.machine].demand
             free = self._free[node]
+            for each in gang.actions:
+                # What is saved with it leaves its room to it.
+                if each.leaves == node:
+                    free = plus(free, self._machines[each.machine].demand)
             for taken in (wanted.get(node), extra.get(node)):
                 free = free if taken is None else minus(free, taken)
             if not fits(demand, free):

@@ -51,6 +51,7 @@ class SlurmSnapshot:
         self._node_reader = NodeReader()
         self._nodes: tuple[SlurmNode, ...] = ()
         self._shown_nodes: tuple[RmsNode, ...] = ()
+        self._numbered: tuple[str, ...] = ()
         self._shown_jobs: dict[str, tuple[SlurmJob, RmsJob]] = {}
         """As they were told at the last look."""
         self._reported: frozenset[str] = frozenset()
@@ -72,6 +73,9 @@ class SlurmSnapshot:
             self._shown_nodes = tuple(
                 each.node for each in nodes if not self._only or each.node.name in self._only
             )
+            by_name = tuple(each.name for each in self._shown_nodes)
+            in_order = self.places.in_order(by_name)
+            self._numbered = () if in_order == by_name else in_order
         self._jobs = {job.key: job for job in jobs}
         self._report(*odd_nodes, *odd_jobs, *odd_reservations)
         self._present = {job.key for job in jobs} | {job.array for job in jobs}
@@ -85,6 +89,7 @@ class SlurmSnapshot:
             jobs=tuple(told for _, told in shown),
             reservations=reservations,
             queues=self.places.partitions,
+            numbered=self._numbered,
             sharing=self._shared(at_s),
         )
 
@@ -149,7 +154,7 @@ class SlurmSnapshot:
             resources=job.resources,
             limit_s=job.limit_s,
             submitted_s=job.submitted_s,
-            nodes=job.nodes,
+            nodes=self.places.in_order(job.nodes),
             start_s=job.start_s,
             metadata=job.hint or job.record.metadata,
             is_hint=bool(job.hint),

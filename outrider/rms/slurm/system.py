@@ -289,8 +289,8 @@ class SlurmSystem:
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         with self._guard:
             found, known = self._standing(job), self._seen.job(job)
-            saved = known.record.saved
-            if saved is not None and saved.nodes == tuple(nodes):
+            saved, nodes = known.record.saved, self._seen.places.in_order(nodes)
+            if saved is not None and saved.nodes == nodes:
                 return
             if saved is None:
                 raise Refused(f"job {job} has no saved machine")

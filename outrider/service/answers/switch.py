@@ -10,7 +10,8 @@ Step = Literal["migrate", "suspend", "resume", "run"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SwitchStep:
-    """One action: of which job, from where to where, in which stage. `pause_s`: at most about so long."""
+    """One action: of which job, from where to where, in which stage. `pause_s`: at most about so long. A job
+    with several machines has the nodes of all, with commas: what stays has the same one on both sides."""
 
     stage: int
     kind: Step

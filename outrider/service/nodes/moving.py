@@ -25,8 +25,8 @@ MOST_BUSY = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MoveFields:
-    """The machines of a job that are to move, each from one of the nodes to the one in the same place. No
-    node is on both sides."""
+    """The machines of a job, each of which goes from one of the nodes to the one in the same place. What has
+    the same node on both sides stays there, saved; no other node is on both sides."""
 
     job: str
     uid: int
@@ -40,7 +40,8 @@ class MoveFields:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        return list(zip(self.sources, self.targets, strict=True))
+        found = zip(self.sources, self.targets, strict=True)
+        return [(source, target) for source, target in found if source != target]
 
 
 class MoveFailed(Exception):
@@ -55,7 +56,7 @@ def move_machine(fields: MoveFields, nodes: Nodes, rms: BatchSystem, attempts: i
     """Do what is next. Raises Unavailable until it is over there, and Refused if it stays where it is."""
     if fields.is_live and rms.land(_asked_about(fields)):
         return
-    is_given = False
+    is_given, targets = False, ", ".join(target for _, target in fields.pairs)
     try:
         found = {pair: _arrive(fields, nodes, pair) for pair in fields.pairs}
         states = {state for state, _ in found.values()}
@@ -69,12 +70,13 @@ def move_machine(fields: MoveFields, nodes: Nodes, rms: BatchSystem, attempts: i
     except MoveFailed as failed:
         is_busy_for_long = failed.code == "busy" and attempts >= MOST_BUSY
         if not is_given and (failed.code in HOPELESS or is_busy_for_long):
-            raise Refused(f"its machine stays on {', '.join(fields.sources)}: {failed}") from failed
-        raise Unavailable(f"its machine is not on {', '.join(fields.targets)} yet: {failed}") from failed
+            sources = ", ".join(source for source, _ in fields.pairs)
+            raise Refused(f"its machine stays on {sources}: {failed}") from failed
+        raise Unavailable(f"its machine is not on {targets} yet: {failed}") from failed
     if any(state != TAKEN for state, _ in found.values()):
-        raise Unavailable(f"its machine is on its way to {', '.join(fields.targets)}")
+        raise Unavailable(f"its machine is on its way to {targets}")
     rms.move(fields.job, fields.targets, goes_first=fields.goes_first)
-    for source in fields.sources:
+    for source, _ in fields.pairs:
         # What is left there is void, and goes with the job.
         with suppress(MoveFailed):
             _step(nodes, fields, source, DROP)

@@ -31,7 +31,12 @@ def faults(situation: Situation, timed: Sequence[TimedAction], wanted: Sequence[
 
     `wanted`: by machine, the node where it runs in the end, or NOWHERE.
     """
-    run = _Run(situation)
+    leaving = {
+        (each.begin_s, each.action.machine)
+        for each in timed
+        if each.action.kind in (ActionKind.MIGRATE, ActionKind.RESUME) and not each.action.is_local
+    }
+    run = _Run(situation, leaving)
     events = [(each.begin_s, 1, number) for number, each in enumerate(timed)]
     # What ends at an instant has ended before anything begins.
     events += [(each.end_s, 0, number) for number, each in enumerate(timed)]
@@ -41,7 +46,7 @@ def faults(situation: Situation, timed: Sequence[TimedAction], wanted: Sequence[
     ]
     for _, kind, number in sorted(events):
         if kind == 1:
-            run.begin(timed[number].action)
+            run.begin(timed[number].action, timed[number].begin_s)
         else:
             run.end(timed[number].action)
     split = (*_split_gangs(situation, timed), *_split_jobs(situation, timed))
@@ -49,7 +54,11 @@ def faults(situation: Situation, timed: Sequence[TimedAction], wanted: Sequence[
 
 
 class _Run:
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, situation: Situation, leaving: set[tuple[int, int]]) -> None:
+        self._leaving = leaving
+        """When which machines begin to leave their nodes."""
+        self._handed: set[int] = set()
+        """Machines whose room another of their job has, with which they are saved."""
         self._situation = situation
         self.found: list[str] = []
         self._used = [[0] * len(node.capacity) for node in situation.nodes]
@@ -60,7 +69,7 @@ class _Run:
             if self._standing[number] is MachineStanding.RUNNING:
                 self._add(number, self._at[number], 1)
 
-    def begin(self, action: Action) -> None:
+    def begin(self, action: Action, at_s: int) -> None:
         number = action.machine
         name = self._situation.machines[number].name
         if number in self._busy:
@@ -71,9 +80,9 @@ class _Run:
         if self._at[number] != action.source:
             self.found.append(f"{name} is at {self._at[number]}, not {action.source}")
         if action.kind in (ActionKind.RUN, ActionKind.MIGRATE, ActionKind.RESUME):
+            self._hand_over(action, at_s)
             self._add(number, action.target, 1)
             self._look_at(action)
-            self._look_at_others(action)
         if action.kind is ActionKind.PAUSE and action.target != action.source:
             self.found.append(f"{name} is paused, and goes to {action.target}")
 
@@ -85,21 +94,31 @@ class _Run:
                     f"{machine.name} comes to {node.name}, where {used} of {size} are taken then"
                 )
 
-    def _look_at_others(self, action: Action) -> None:
-        """Those of a job that moves whole are on different nodes, also while one is on its way."""
+    def _hand_over(self, action: Action, at_s: int) -> None:
+        """Those of a job that moves whole are on different nodes; only the first one comes to the node of
+        another, if that leaves it at the same time. Until all are saved the room there is that one's."""
         machine = self._situation.machines[action.machine]
-        for number, other in enumerate(self._situation.machines):
-            is_other = number != action.machine and other.job == machine.job
-            if is_other and other.job in self._situation.whole and self._at[number] == action.target:
+        if machine.job not in self._situation.whole:
+            return
+        members = [n for n, each in enumerate(self._situation.machines) if each.job == machine.job]
+        for number in members:
+            if number == action.machine or self._at[number] != action.target:
+                continue
+            if action.machine != members[0] or (at_s, number) not in self._leaving:
+                other = self._situation.machines[number]
                 self.found.append(f"{machine.name} comes to {action.target}, where {other.name} is")
+            elif self._standing[number] is MachineStanding.RUNNING:
+                self._handed.add(number)
+                self._add(number, action.target, -1)
 
     def end(self, action: Action) -> None:
         number = action.machine
         self._busy.discard(number)
         was_running = self._standing[number] is MachineStanding.RUNNING
-        if action.kind in (ActionKind.MIGRATE, ActionKind.SUSPEND) or (
-            action.kind is ActionKind.STOP and was_running
-        ):
+        leaves = action.kind in (ActionKind.MIGRATE, ActionKind.SUSPEND)
+        if number in self._handed:
+            self._handed.discard(number)
+        elif leaves or (action.kind is ActionKind.STOP and was_running):
             self._add(number, action.source, -1)
         if action.kind is ActionKind.SUSPEND:
             self._standing[number] = MachineStanding.SLEEPING

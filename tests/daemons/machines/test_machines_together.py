@@ -107,6 +107,27 @@ def test_machine_of_another_suspension_does_not_go_on_with_the_others(
     assert job.left() == []
 
 
+def test_machines_go_on_wherever_the_batch_system_puts_their_numbers(
+    engine: Engine, linux: LinuxGuest
+) -> None:
+    """As after one of them has moved: nodes have another order then than the machines on them."""
+    job = several(engine, linux, 3, 300)
+    process = job.start()
+    job.wait_until_beyond(30)
+    first = job.suspended(process)
+    job.nodes[1:] = job.nodes[:0:-1]
+    process = job.start()
+    job.wait_until_beyond(90)
+    killed = job.begun_again(process.pid)[-1]
+    os.kill(killed, signal.SIGKILL)
+    again = job.suspended(process)
+    last = job.over(job.start())
+
+    assert (first, again, last) == (0, 0, 0), job.output.read_text()
+    assert job.numbers() == rounds(job), job.output.read_text()[-1000:]
+    assert job.left() == []
+
+
 def victims(job: SeveralMachines, first: int) -> dict[str, list[int]]:
     """Those that nobody begins again: what the batch system has begun, and QEMU."""
     return {

@@ -171,10 +171,14 @@ def test_one_goes_elsewhere_and_the_others_are_saved_where_they_are() -> None:
     assert switch.bound == 18
 
 
-def test_all_leave_where_the_first_would_come_behind_the_others() -> None:
-    switch = plan_switch(pair_of(4, 0, 1), [0], PlacementRules(closed=frozenset({0})))
+def test_first_one_takes_the_place_of_another_that_leaves_it() -> None:
+    """No node is before the second one's, which is full with it."""
+    situation = pair_of(4, 0, 1, 2)
+    switch = plan_switch(situation, [0], PlacementRules(closed=frozenset({0})))
 
-    assert switch.target.hosts == (2, 3)
+    assert switch.target.hosts == (1, 3, 2)
+    assert len(switch.plan.stages) == 1
+    assert not faults(situation, staged(switch.plan), switch.target.hosts)
 
 
 def test_two_jobs_that_change_places_are_suspended_and_moved_whole() -> None:
@@ -200,8 +204,7 @@ def test_two_jobs_that_change_places_are_suspended_and_moved_whole() -> None:
 
 
 def test_job_without_other_nodes_is_suspended_whole() -> None:
-    """One could go to the last node alone: no place is left there for the other one."""
-    switch = plan_switch(pair_of(3, 0, 2), [0], PlacementRules(closed=frozenset({0, 1})))
+    switch = plan_switch(pair_of(3, 0, 1), [0], PlacementRules(closed=frozenset({1, 2})))
 
     assert switch.selection.jobs == ()
     (stage,) = switch.plan.stages
@@ -213,8 +216,12 @@ def test_job_without_other_nodes_is_suspended_whole() -> None:
     [
         ([Action(ActionKind.MIGRATE, 0, 0, 2)], "of job 0 machines [0] act at 0"),
         (
-            [Action(ActionKind.MIGRATE, 0, 0, 1), Action(ActionKind.MIGRATE, 1, 1, 2)],
+            [Action(ActionKind.MIGRATE, 0, 0, 1), Action(ActionKind.PAUSE, 1, 1, 1)],
             "0.1 comes to 1, where 0.2 is",
+        ),
+        (
+            [Action(ActionKind.MIGRATE, 0, 0, 2), Action(ActionKind.MIGRATE, 1, 1, 0)],
+            "0.2 comes to 0, where 0.1 is",
         ),
         ([Action(ActionKind.MIGRATE, 0, 0, 2), Action(ActionKind.PAUSE, 1, 1, 1)], "job 0 ends on [2, 1]"),
     ],

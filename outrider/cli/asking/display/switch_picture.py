@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,23 +47,35 @@ def bars(found: SwitchView) -> list[MachineBar]:
 
 
 def _of_job(steps: Sequence[SwitchStep], begun_s: int, end_s: int) -> Iterator[MachineBar]:
-    at_s, node, kind = begun_s, steps[0].source, "saved" if steps[0].kind == "resume" else "runs"
+    """Of all its machines: those that stay where they are while another moves are saved, too."""
+    job, at_s, kind = steps[0].job, begun_s, "saved" if steps[0].kind == "resume" else "runs"
+    nodes = _nodes(steps[0].source)
+
+    def each_of(places: Iterable[str], from_s: int, until_s: int, what: str) -> Iterator[MachineBar]:
+        return (MachineBar(node=place, job=job, begin_s=from_s, end_s=until_s, kind=what) for place in places)
+
     for step in steps:
         assert step.asked_s is not None
         done_s = step.done_s or end_s
-        yield MachineBar(node=node, job=step.job, begin_s=at_s, end_s=step.asked_s, kind=kind)
+        yield from each_of(nodes, at_s, step.asked_s, kind)
         if step.kind == "suspend":
-            yield MachineBar(node=node, job=step.job, begin_s=step.asked_s, end_s=done_s, kind="suspend")
+            yield from each_of(nodes, step.asked_s, done_s, "suspend")
             at_s, kind = done_s, "saved"
             continue
-        back_s = step.back_s or end_s
-        for place in dict.fromkeys((step.source, step.target)):
-            if step.source != step.target:
-                yield MachineBar(node=place, job=step.job, begin_s=step.asked_s, end_s=done_s, kind="move")
-        begin_s = done_s if step.source != step.target else step.asked_s
-        yield MachineBar(node=step.target, job=step.job, begin_s=begin_s, end_s=back_s, kind="return")
-        at_s, node, kind = back_s, step.target, "runs"
-    yield MachineBar(node=node, job=steps[-1].job, begin_s=at_s, end_s=end_s, kind=kind)
+        back_s, sources, targets = step.back_s or end_s, _nodes(step.source), _nodes(step.target)
+        is_moved = step.source != step.target
+        if is_moved:
+            stays = [place for place in targets if place in sources]
+            yield from each_of(stays, step.asked_s, done_s, "saved" if step.kind == "resume" else "suspend")
+            moved = [place for place in dict.fromkeys((*sources, *targets)) if place not in stays]
+            yield from each_of(moved, step.asked_s, done_s, "move")
+        yield from each_of(targets, done_s if is_moved else step.asked_s, back_s, "return")
+        at_s, nodes, kind = back_s, targets, "runs"
+    yield from each_of(nodes, at_s, end_s, kind)
+
+
+def _nodes(text: str) -> list[str]:
+    return text.split(",")
 
 
 def picture(found: SwitchView) -> str:

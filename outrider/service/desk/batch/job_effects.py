@@ -182,9 +182,9 @@ def resume_effect(job: str, now_s: int) -> Effect:
     return _machine_effect(RESUME, job, {"version": 1}, now_s)
 
 
-def migrate_effect(job: str, fields: Mapping[str, object], now_s: int) -> Effect:
-    """Bring its saved machine to another node."""
-    return _machine_effect(MIGRATE, job, {"version": 1, "move": dict(fields)}, now_s)
+def migrate_effect(job: str, fields: Mapping[str, object], now_s: int, number: int = 0) -> Effect:
+    """Bring its saved machine to another node. `number`: of several such steps of one move."""
+    return _machine_effect(MIGRATE, job, {"version": 1, "move": dict(fields)}, now_s, number)
 
 
 def use_effect(holder: HolderFields, now_s: int) -> Effect:
@@ -310,9 +310,9 @@ def _yield_effect(kind: str, fields: YieldFields, now_s: int, due_s: int) -> Eff
     )
 
 
-def _machine_effect(kind: str, job: str, payload: dict[str, object], now_s: int) -> Effect:
+def _machine_effect(kind: str, job: str, payload: dict[str, object], now_s: int, number: int = 0) -> Effect:
     return Effect(
-        identity=f"{kind} machine {job} {now_s}",
+        identity=f"{kind} machine {job} {now_s}{f' {number}' if number else ''}",
         kind=kind,
         subject=machine_of(job),
         payload=json.dumps(payload, separators=(",", ":")),

@@ -14,7 +14,8 @@ RUNS, DONE, FAILED = "runs", "done", "failed"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecidedStep:
-    """One action; `state` is `waits`, `runs` or `done`."""
+    """One action of a job; `state` is `waits`, `runs` or `done`. `source`, `target`: of several machines the
+    nodes of all, with commas, in the order of the machines."""
 
     stage: int
     kind: str
@@ -30,6 +31,19 @@ class DecidedStep:
     """When it was seen to be done: what is moved is on its new node, and waits for its start there."""
     back_s: int | None = None
     """When a machine that was moved or resumed was seen to run again."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(self.source.split(",")) if self.source else ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return tuple(self.target.split(",")) if self.target else ()
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The nodes that it has no machine on in the end."""
+        return tuple(node for node in self.sources if node not in self.targets)
 
     @property
     def is_away(self) -> bool:

@@ -52,9 +52,9 @@ class Fleet:
     words: str
     """Why use does not count although it may."""
 
-    def number(self, key: str) -> int | None:
-        """A job's first machine."""
-        return self.situation.jobs[self.keys.index(key)][0] if key in self.keys else None
+    def numbers(self, key: str) -> tuple[int, ...]:
+        """A job's machines."""
+        return self.situation.jobs[self.keys.index(key)] if key in self.keys else ()
 
     def stopped(self, switch: Switch | None) -> frozenset[str]:
         """Jobs that run and would not any more; all that run on crowded nodes if there is no plan. What is on
@@ -87,7 +87,8 @@ def fleet_of(
     resting: Collection[str] = (),
     borne: Collection[str] = (),
 ) -> Fleet:
-    """Raises NoFleet. `drained`: nodes that are to be empty. `fences`: by job, the node where it is to be.
+    """Raises NoFleet. `drained`: nodes that are to be empty. `fences`: by job, the nodes among which it is to
+    be, with commas.
     `asleep`: jobs that an earlier switch suspended, which are to go on. `resting`: what moved lately.
     `borne`: jobs that stay where they are, whether there are processors for them or not."""
     count = ProcessorCount(sight, entries, statuses, site.overbooking)
@@ -108,19 +109,26 @@ class _Fleet:
     ) -> None:
         self._site = site
         self._sight = sight
+        rank = {name: number for number, name in enumerate(sight.numbered)}
+        self._nodes = sorted(sight.nodes, key=lambda node: rank.get(node.name, 0))
+        """As the batch system numbers them: of a job's machines the first one is on the first node."""
+        self._place = {node.name: number for number, node in enumerate(self._nodes)}
         self._count = count
         self._images = {key: entry.image for key, entry in entries.items() if entry.image is not None}
         self._jobs = [
             entry.job
             for entry in entries.values()
-            if entry.lines is not None and entry.lines.is_machine and entry.job.can_save
+            if entry.lines is not None
+            and entry.lines.is_machine
+            and entry.job.can_save
+            # What is on nodes of which the service knows nothing is none of its business.
+            and self._place.keys() >= {*self._at(entry.job)}
         ]
         self._jobs.sort(key=lambda job: (job.submitted_s, _order(job.key)))
         self._drained = frozenset(drained)
-        self._fences = fences
+        self._fences = {key: tuple(nodes.split(",")) for key, nodes in fences.items()}
         self._asleep = frozenset(asleep)
         self._resting = frozenset(resting)
-        self._place = {node.name: number for number, node in enumerate(sight.nodes)}
         self._on = self._images_on()
         self._asked = site.store.waiting_subjects()
         self._kept: dict[str, str] = {}
@@ -159,36 +167,39 @@ class _Fleet:
         going_on: list[int] = []
         waiting: list[int] = []
         crowded = self._crowded()
+        too_small = {self._place[name] for name in crowded}
         for number, job in enumerate(self._jobs):
             standing, at = self._standing(job)
             (waiting if standing is MachineStanding.WAITING else going_on).append(number)
             may, demand = self._fence(job, at), self._count.demand(job)
             without = (demand[0], *(0 for _ in demand[1:]))
-            for place in at or (NOWHERE,) * job.nodes_wanted:
+            places = [self._place[name] for name in at] or [NOWHERE] * job.nodes_wanted
+            for instance, place in enumerate(places, 1):
                 if job.key in self._kept or job.key in borne:
                     keep.add(len(machines))
                 elif may is not None:
                     fence[len(machines)] = may
-                name = job.key if job.nodes_wanted == 1 else f"{job.key}.{len(machines)}"
+                name = job.key if job.nodes_wanted == 1 else f"{job.key}.{instance}"
                 image = self._images.get(job.key)
                 machines.append(
                     VirtualMachine(
                         name=name,
                         job=number,
-                        demand=without if job.key in borne and place in crowded else demand,
+                        demand=without if job.key in borne and place in too_small else demand,
                         image="" if image is None else image.image.key,
                         image_mb=0 if image is None else image.size_bytes // 1_000_000,
                     )
                 )
                 standings.append(standing)
-                hosts.append(place if isinstance(place, int) else self._place[place])
+                hosts.append(place)
         sleeping = [n for n in going_on if self._sleeps_on(self._jobs[n])]
         return Fleet(
             situation=Situation(
-                nodes=tuple(self._node(node) for node in self._sight.nodes),
+                nodes=tuple(self._node(node) for node in self._nodes),
                 machines=tuple(machines),
                 standings=tuple(standings),
                 hosts=tuple(hosts),
+                whole=frozenset(n for n, job in enumerate(self._jobs) if job.nodes_wanted > 1),
             ),
             rules=PlacementRules(fence=fence, keep=frozenset(keep), closed=frozenset(self._closed())),
             queue=tuple(n for n in (*going_on, *waiting) if n not in sleeping),
@@ -227,11 +238,14 @@ class _Fleet:
 
     def _check(self) -> None:
         known = {job.key for job in self._jobs}
-        for key, node in self._fences.items():
+        wanted = {job.key: job.nodes_wanted for job in self._jobs}
+        for key, nodes in self._fences.items():
             if key not in known:
                 raise NoFleet(f"job {key} has no machine that can be saved: it cannot be moved")
-            if node not in self._place:
-                raise NoFleet(f"there is no node {node}")
+            if missing := [node for node in nodes if node not in self._place]:
+                raise NoFleet(f"there is no node {missing[0]}")
+            if len(nodes) < wanted[key]:
+                raise NoFleet(f"job {key} has machines on {wanted[key]} nodes: name as many for it, or more")
         if unknown := sorted(self._drained - self._place.keys()):
             raise NoFleet(f"there is no node {unknown[0]}")
         if len(self._closed()) == len(self._place):
@@ -244,11 +258,15 @@ class _Fleet:
             )
 
     def _standing(self, job: RmsJob) -> tuple[MachineStanding, tuple[str, ...]]:
+        at = tuple(sorted(self._at(job), key=self._place.__getitem__))
         if job.state in ON_NODES:
-            return MachineStanding.RUNNING, job.nodes
-        if job.saved_on:
-            return MachineStanding.SLEEPING, job.saved_on
-        return MachineStanding.WAITING, ()
+            return MachineStanding.RUNNING, at
+        return (MachineStanding.SLEEPING if at else MachineStanding.WAITING), at
+
+    @staticmethod
+    def _at(job: RmsJob) -> tuple[str, ...]:
+        """The nodes on which its machines are."""
+        return job.nodes if job.state in ON_NODES else job.saved_on
 
     def _sleeps_on(self, job: RmsJob) -> bool:
         """Whether somebody suspended it by hand: it goes on when somebody says so."""
@@ -258,8 +276,8 @@ class _Fleet:
         """Why its machine is not moved; nothing if it may be."""
         if self._standing(job)[0] is MachineStanding.WAITING:
             return ""
-        if job.nodes_wanted != 1:
-            return "its machines on several nodes are moved by hand alone (outrider migrate)"
+        if len(self._at(job)) != job.nodes_wanted:
+            return "it is leaving its nodes"
         if self._sleeps_on(job):
             return (
                 f"it was suspended by hand on {', '.join(job.saved_on)} (outrider migrate, outrider resume)"
@@ -285,7 +303,7 @@ class _Fleet:
 
     def _may_be_on(self, job: RmsJob, at: tuple[str, ...]) -> tuple[str, ...]:
         if job.key in self._fences:
-            return (self._fences[job.key],)
+            return self._fences[job.key]
         if not at:
             return job.eligible or tuple(self._place)
         return (*at, *job.elsewhere)
@@ -294,7 +312,7 @@ class _Fleet:
         """Nodes that take nothing: those that are to be empty, and down ones."""
         return [
             number
-            for number, node in enumerate(self._sight.nodes)
+            for number, node in enumerate(self._nodes)
             if node.name in self._drained or node.state is NodeState.DOWN
         ]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from outrider.core.switch.model import NOWHERE, Action, ActionKind
+from outrider.core.switch.model import NOWHERE, Action, ActionKind, Stage
 from outrider.core.switch.planner import Switch
 from outrider.rms.base import JobState, RmsJob
 from outrider.service.answers.reply import Trouble
@@ -25,43 +25,73 @@ def decided_steps(
     site: Site, entries: Mapping[str, JobEntry], fleet: Fleet, switch: Switch
 ) -> Iterator[DecidedStep]:
     """What is asked for each job; the batch system itself starts what waits."""
-    nodes, machines = [node.name for node in fleet.situation.nodes], fleet.situation.machines
+    # The batch system starts all machines of a job at once, when the last of them has room.
+    last = {
+        fleet.situation.machines[action.machine].job: stage
+        for stage, actions in enumerate(switch.plan.stages, 1)
+        for action in actions
+        if action.kind is ActionKind.RUN
+    }
     suspended = {
-        fleet.keys[machines[action.machine].job]
+        fleet.keys[fleet.situation.machines[action.machine].job]
         for action in switch.plan.actions
         if action.kind is ActionKind.SUSPEND
     }
     for stage, actions in enumerate(switch.plan.stages, 1):
-        for action in actions:
-            key = fleet.keys[machines[action.machine].job]
-            entry = entries.get(key)
+        for job, together in _by_job(fleet, actions).items():
+            key = fleet.keys[job]
+            entry, kind = entries.get(key), together[0].kind
             if entry is None:
                 # It has ended while the plan was made.
                 continue
-            if _goes_on_by_itself(action, entry.job) and key not in suspended:
+            if kind is ActionKind.PAUSE:
+                kind = ActionKind.MIGRATE
+            if kind is ActionKind.RUN and stage != last[job]:
                 continue
+            if _goes_on_by_itself(together, entry.job) and key not in suspended:
+                continue
+            hosts = switch.target.hosts
+            targets = (
+                [hosts[number] for number in fleet.situation.jobs[job]]
+                if kind is ActionKind.RUN
+                else [each.target for each in together]
+            )
             yield DecidedStep(
                 stage=stage,
-                kind=action.kind.value,
+                kind=kind.value,
                 job=key,
-                source="" if action.source == NOWHERE else nodes[action.source],
-                target="" if action.target == NOWHERE else nodes[action.target],
-                pause_s=_pause_s(site, action, entry.job),
+                source=_names(fleet, [each.source for each in together]),
+                target=_names(fleet, targets),
+                pause_s=_pause_s(site, kind, together, entry.job),
             )
 
 
-def _goes_on_by_itself(action: Action, job: RmsJob) -> bool:
+def _by_job(fleet: Fleet, actions: Stage) -> dict[int, list[Action]]:
+    """What a stage does with each job, in the order of its machines: those of several act together, but for
+    their start, which the batch system makes of them."""
+    found: dict[int, list[Action]] = {}
+    for action in sorted(actions, key=lambda action: action.machine):
+        found.setdefault(fleet.situation.machines[action.machine].job, []).append(action)
+    return found
+
+
+def _names(fleet: Fleet, nodes: Iterable[int]) -> str:
+    return ",".join(fleet.situation.nodes[node].name for node in nodes if node != NOWHERE)
+
+
+def _goes_on_by_itself(actions: Sequence[Action], job: RmsJob) -> bool:
     """Whether it waits to go on where it is: the batch system lets it."""
-    is_home = action.kind is ActionKind.RESUME and action.is_local
+    is_home = all(each.kind is ActionKind.RESUME and each.is_local for each in actions)
     return is_home and job.state is not JobState.SUSPENDED
 
 
-def _pause_s(site: Site, action: Action, job: RmsJob) -> int:
-    if action.kind is ActionKind.MIGRATE:
-        return expected_pause_s(site, job, is_running=True)
-    if action.kind is ActionKind.RESUME and not action.is_local:
-        return expected_pause_s(site, job, is_running=False)
-    return 0 if action.kind is ActionKind.RUN else saving_s(site.settings, machine_memory_bytes(job))
+def _pause_s(site: Site, kind: ActionKind, actions: Sequence[Action], job: RmsJob) -> int:
+    carried = sum(not each.is_local for each in actions)
+    if kind is ActionKind.MIGRATE:
+        return expected_pause_s(site, job, carried, is_running=True)
+    if kind is ActionKind.RESUME and carried:
+        return expected_pause_s(site, job, carried, is_running=False)
+    return 0 if kind is ActionKind.RUN else saving_s(site.settings, machine_memory_bytes(job))
 
 
 def order_step(site: Site, entries: Mapping[str, JobEntry], step: DecidedStep, who: str) -> str:
@@ -71,7 +101,7 @@ def order_step(site: Site, entries: Mapping[str, JobEntry], step: DecidedStep, w
         return ""
     job = entry.job
     if step.kind == "migrate" or (step.kind == "resume" and step.source != step.target):
-        done = order_move(site, entry, entries.values(), step.target, who, is_planned=True)
+        done = order_move(site, entry, entries.values(), "", who, planned=(step.sources, step.targets))
         if isinstance(done, Trouble):
             return done.message
         if step.kind == "resume" and job.state is JobState.SUSPENDED:
@@ -93,7 +123,7 @@ def looked_at(site: Site, step: DecidedStep, job: RmsJob | None) -> DecidedStep:
     is None if the look does not show it: it has ended."""
     now_s = site.now_s
     if step.state == "done" and step.back_s is None and step.kind in ("migrate", "resume"):
-        is_back = job is None or (job.state in ON_NODES and job.nodes == (step.target,))
+        is_back = job is None or (job.state in ON_NODES and {*job.nodes} == {*step.targets})
         return replace(step, back_s=now_s) if is_back else step
     if step.state != "runs":
         return step
@@ -110,7 +140,7 @@ def looked_at(site: Site, step: DecidedStep, job: RmsJob | None) -> DecidedStep:
         is_done = job.state is not JobState.SUSPENDED
     else:
         at = job.nodes if job.state in ON_NODES else job.saved_on
-        is_done = at == (step.target,) and job.state is not JobState.SUSPENDED
+        is_done = {*at} == {*step.targets} and job.state is not JobState.SUSPENDED
     if not is_done:
         return replace(step, looks=step.looks + 1)
     return looked_at(site, replace(step, state="done", done_s=now_s), job)

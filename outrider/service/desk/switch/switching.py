@@ -130,7 +130,7 @@ class SiteSwitches:
             fleet = self._fleet(sight, request.drained, fences)
         except NoFleet as error:
             return Trouble(code="conflict", message=f"no switch: {error}")
-        if request.explain and fleet.number(request.explain) is None:
+        if request.explain and not fleet.numbers(request.explain):
             text = f"job {request.explain} has no machine that can be saved"
             if request.explain in fleet.kept:
                 text = f"job {request.explain} is not moved: {fleet.kept[request.explain]}"
@@ -181,8 +181,8 @@ class SiteSwitches:
             return Trouble(code="conflict", message=f"no switch: {words}")
         decision = self._decided(plan, switch)
         told: tuple[str, ...] = ()
-        if request.explain and (number := fleet.number(request.explain)) is not None:
-            told = explained(fleet, switch, request.explain, number, self._site.now_s)
+        if request.explain:
+            told = explained(fleet, switch, request.explain, self._site.now_s)
         if not request.is_plan:
             sight = self._sight
             if sight is not None and (trouble := self._obstacle(request, sight)):
@@ -391,7 +391,7 @@ class SiteSwitches:
         decision = self._decided(plan, switch)
         moves = [each for each in decision.steps if each.kind != "run"]
         helped = tuple(each.job for each in decision.steps if each.kind in ("run", "resume"))
-        left = {each.source for each in moves if each.kind == "migrate"}
+        left = {node for each in moves if each.kind == "migrate" for node in each.left}
         is_relief = not left.isdisjoint(plan.fleet.overloaded)
         if not moves or not (helped or is_relief):
             self._helped, self._calm = (), 0

@@ -13,9 +13,15 @@ from outrider.service.desk.switch.fleet import Fleet
 AMOUNTS = "amounts are MiB of memory, hundredths of processors in use, and of those that were asked for"
 
 
-def explained(fleet: Fleet, switch: Switch, job: str, number: int, now_s: int) -> tuple[str, ...]:
-    """Of a job's first machine."""
-    words = explain(fleet.situation, switch, fleet.rules, number, fleet.queue)
+def explained(fleet: Fleet, switch: Switch, job: str, now_s: int) -> tuple[str, ...]:
+    """Of all machines of a job; what is so for each of them is said once."""
+    words = tuple(
+        dict.fromkeys(
+            sentence
+            for number in fleet.numbers(job)
+            for sentence in explain(fleet.situation, switch, fleet.rules, number, fleet.queue)
+        )
+    )
     if fleet.is_by_use:
         words = (*words, AMOUNTS)
     if job in fleet.uses:

@@ -177,8 +177,8 @@ class SwitchBody(Body):
 
     is_plan: bool = Field(True, description="whether nothing is to be done")
     drained: HostList = Field("", description="nodes that are to be empty, like n[1-4,7]")
-    fences: dict[JobText, HostText] = Field(
-        {}, max_length=1_000, description="by job, the node where its machine is to be"
+    fences: dict[JobText, HostList] = Field(
+        {}, max_length=1_000, description="by job, the nodes among which its machines are to be"
     )
     explain: str = Field("", pattern=f"^$|{JOB}", description="a job, of which is said why it moves or not")
 

@@ -39,7 +39,10 @@ def switch_routes(asker: Asker, route: type[APIRoute]) -> APIRouter:
         request = DecideSwitch(
             is_plan=body.is_plan,
             drained=nodes,
-            fences=tuple(sorted(body.fences.items())),
+            fences=tuple(
+                (job, ",".join(understand_nodes("fences", among)))
+                for job, among in sorted(body.fences.items())
+            ),
             explain=body.explain,
         )
         return answered(await asker.ask(caller, request, SwitchView))

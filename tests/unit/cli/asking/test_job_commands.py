@@ -104,6 +104,9 @@ def test_machines_of_a_job_are_shown_and_entered_by_their_names(
     assert ["worker1", "-", "10.211.0.2", "begins"] in lines
     assert main(["ssh", "4711", "worker1", "uptime"]) == 0
     assert "--relative=1" in entered[0]
+    assert main(["ssh", "4711", "head", "uptime"]) == 0
+    assert "--nodelist=n1" in entered[1]
+    assert not any(each.startswith("--relative") for each in entered[1])
     assert main(["console", "4711", "worker2"]) != 0
 
 

@@ -54,6 +54,20 @@ def test_machine_is_drawn_where_it_is_at_any_time() -> None:
     }
 
 
+def test_machine_that_stays_while_another_of_its_job_moves_is_saved_there() -> None:
+    wide = replace(OTHER, job="9", source="n1,n2", target="n1,n3")
+
+    assert drawn(replace(OVER, steps=(wide,))) == {
+        ("9", "n1", 0, 20, "suspend"),
+        ("9", "n2", 0, 20, "move"),
+        ("9", "n3", 0, 20, "move"),
+        ("9", "n1", 20, 30, "return"),
+        ("9", "n3", 20, 30, "return"),
+        ("9", "n1", 30, 60, "runs"),
+        ("9", "n3", 30, 60, "runs"),
+    }
+
+
 def test_switch_that_goes_on_is_drawn_as_far_as_it_is_known() -> None:
     waits = replace(BACK, state="waits", asked_s=None, done_s=None, back_s=None)
     half = replace(OVER, state="runs", ended_s=None, steps=(AWAY, waits))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from outrider.rms.slurm.booking import Booking
+from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.fields import BadField, each_entry
 from outrider.rms.slurm.jobs import HELD_BEGIN_S, jobs_in
 from outrider.rms.slurm.nodes import nodes_in
 from outrider.rms.slurm.placing import sharing_in
 from outrider.rms.slurm.reading import JobReader, NodeReader
+from outrider.rms.slurm.snapshot import SlurmSnapshot
 
 RECORDED = Path(__file__).parent / "recorded"
 every_version = pytest.mark.parametrize("version", ["22.05", "24.11", "26.05"])
@@ -121,3 +126,32 @@ def test_partitions_count_as_shared_whose_jobs_cannot_help_it() -> None:
 
     assert sharing_in("\n".join(lines).encode()) == (("twice", 2),)
     assert sharing_in(b"No partitions in the system\n") == ()
+
+
+def test_nodes_of_a_job_are_told_as_slurm_numbers_them() -> None:
+    """Of its machines the first is on the first of them: n2 is before n10 there, and not by its name."""
+    at_s, names = int(recorded("22.05", "at.txt")), ("n1", "n2", "n10")
+    line = next(each for each in recorded("22.05", "nodes.txt").splitlines() if b"NodeName=n1 " in each)
+    nodes = b"\n".join(line.replace(b"NodeName=n1 ", f"NodeName={name} ".encode()) for name in names)
+    jobs = jobs_in(changed(recorded("22.05", "jobs.json"), 1, nodes="n[2,10]"), at_s)
+
+    class Commands:
+        def ask(self, *argv: str) -> bytes:
+            return nodes if argv[-1] == "node" else b""
+
+    class NoReservations:
+        def all(self) -> tuple[tuple[()], tuple[()]]:
+            return (), ()
+
+    snapshot = SlurmSnapshot(
+        cast(SlurmCommands, Commands()),
+        cast(Booking, NoReservations()),
+        now_s=lambda: at_s,
+        log=logging.getLogger("test"),  # type: ignore[arg-type]
+        read_jobs=lambda _: jobs,
+    )
+    sight = snapshot.look()
+
+    assert sight.numbered == names
+    assert [node.name for node in sight.nodes] == ["n1", "n10", "n2"]
+    assert next(job.nodes for job in sight.jobs if job.key == "1") == ("n2", "n10")

@@ -13,6 +13,7 @@ from outrider.rms.base import Unavailable
 from outrider.rms.saved import SavedMachine
 from outrider.rms.slurm.asking import Standing
 from outrider.rms.slurm.jobs import SlurmJob, job_in
+from outrider.rms.slurm.placing import Places
 from outrider.rms.slurm.records import JobRecord
 from outrider.rms.slurm.system import SlurmSystem
 
@@ -52,7 +53,7 @@ def system(monkeypatch: pytest.MonkeyPatch, written: list[JobRecord]) -> SlurmSy
 
 
 def sees(system: SlurmSystem, job: SlurmJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = SimpleNamespace(job=lambda key: job, keep=lambda job: None)
+    seen = SimpleNamespace(job=lambda key: job, keep=lambda job: None, places=Places(()))
     monkeypatch.setattr(system, "_seen", seen, raising=False)
 
 

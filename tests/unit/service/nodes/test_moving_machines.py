@@ -173,3 +173,15 @@ def test_none_of_several_is_given_before_all_are_brought() -> None:
     assert given_early == set()
     assert nodes.led_to == ("n3", "n4")
     assert nodes.done[-2:] == ["drop n1", "drop n2"]
+
+
+def test_machine_that_stays_is_not_asked_for_and_its_node_is_led_to() -> None:
+    nodes = TwoNodes(is_brought=True)
+    led: list[tuple[str, ...]] = []
+    nodes.move = lambda job, names, goes_first=False: led.append(tuple(names))  # type: ignore[method-assign,misc]
+    nodes.holder = "n1"
+    fields = replace(FIELDS, sources=("n0", "n1", "n3"), targets=("n0", "n2", "n3"))
+    move_machine(fields, nodes, cast(BatchSystem, nodes), 0)
+
+    assert nodes.done == ["arrive n2", "give n1", "arrive n2", "drop n1"]
+    assert led == [("n0", "n2", "n3")]

@@ -395,12 +395,16 @@ def test_what_recurs_by_halves_is_a_fault(api: Server, more: dict[str, object]) 
 
 
 def test_switches_are_for_administrators(api: Server, front: ScriptedFront) -> None:
-    body = {"is_plan": False, "drained": "n[1-2]", "fences": {"4711": "n2"}, "explain": "4711"}
+    fences = {"4711": "n2", "4712": "n[1-2]"}
+    body = {"is_plan": False, "drained": "n[1-2]", "fences": fences, "explain": "4711"}
 
     assert api.post("/v1/switch", body).json == as_json(SWITCH)
     request = front.last
     assert request == asked.DecideSwitch(
-        is_plan=False, drained=("n1", "n2"), fences=(("4711", "n2"),), explain="4711"
+        is_plan=False,
+        drained=("n1", "n2"),
+        fences=(("4711", "n2"), ("4712", "n1,n2")),
+        explain="4711",
     )
     assert api.get("/v1/switch").json == as_json(SWITCH)
     assert front.last == asked.ShowSwitch()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from outrider.metadata.joblines import JobLines, write_job_lines
@@ -17,6 +17,13 @@ from outrider.service.desk.batch.job_effects import (
     moved_by,
     resume_effect,
     suspend_effect,
+)
+from outrider.service.desk.jobs.interruption.machine_targets import (
+    all_elsewhere,
+    as_planned,
+    away_from,
+    conflict,
+    rounds,
 )
 from outrider.service.desk.jobs.job import JobEntry
 from outrider.service.desk.nodes.preemptible_jobs import machine_memory_bytes, saving_s
@@ -36,26 +43,32 @@ def order_move(
     node: str,
     who: str,
     *,
-    is_planned: bool = False,
+    planned: tuple[Sequence[str], Sequence[str]] | None = None,
+    chosen: Sequence[str] = (),
 ) -> Trouble | str:
     """Have a job's machines saved if they run, brought to other nodes, one of them to `node`, and let go on
-    if they were not suspended by hand; in words what is done. Where a plan has made room for them there,
-    they go on before what waits: whoever moves a job of their own gains no place by that."""
+    if they were not suspended by hand; in words what is done. Where a plan has made room for them, from which
+    nodes to which is `planned`, and they go on before what waits: whoever moves a job of their own gains no
+    place by that. `chosen`: by node of a saved machine the one where it goes on, which may be the same."""
     job, now_s = entry.job, site.now_s
     if entry.lines is None or not entry.lines.is_machine or not job.can_save:
-        return _conflict(f"job {job.key} runs in no virtual machine (run: vm): it cannot move")
+        return conflict(f"job {job.key} runs in no virtual machine (run: vm): it cannot move")
     runs = job.state is JobState.RUNNING and job.start_s is not None
     if not runs and not job.saved_on:
-        return _conflict(f"job {job.key} is {job.state.value}, and has no machine yet that could move")
+        return conflict(f"job {job.key} is {job.state.value}, and has no machine yet that could move")
     sources = job.nodes if runs else job.saved_on
     if node and node in sources:
-        return _conflict(f"a machine of job {job.key} is on {node} already: each has to go to another node")
+        return conflict(f"a machine of job {job.key} is on {node} already: each has to go to another node")
     if site.store.waiting_effects(machine_of(job.key), most=1):
-        return _conflict(f"job {job.key} is being suspended or moved already: outrider explain {job.key}")
-    targets = _targets(site, entry, entries, node, len(sources))
+        return conflict(f"job {job.key} is being suspended or moved already: outrider explain {job.key}")
+    if planned is not None:
+        targets = as_planned(site, job, entries, sources, planned)
+    else:
+        targets = tuple(chosen) or all_elsewhere(site, job, entries, node, len(sources))
     if isinstance(targets, Trouble):
         return targets
-    rate = move_rate(site, len(sources))
+    moved = [pair for pair in zip(sources, targets, strict=True) if pair[0] != pair[1]]
+    rate, is_planned = move_rate(site, len(moved)), planned is not None
     fields = {
         "job": job.key, "uid": job.uid, "sources": sources, "targets": targets,
         "rate_bytes_per_s": rate, "goes_first": is_planned,
@@ -64,15 +77,17 @@ def order_move(
     if live is not None:
         fields["is_live"] = True
     effects: list[Effect] = []
-    source, target = ", ".join(sources), ", ".join(targets)
+    source, target = (", ".join(pair[side] for pair in moved) for side in (0, 1))
     reason = f"outrider: its machine moves to {target}"
     if job.state is not JobState.SUSPENDED:
         effects.append(suspend_effect(job.key, job.start_s or 0, reason, now_s, live=live))
-    effects.append(migrate_effect(job.key, fields, now_s))
+    for number, (before, after) in enumerate(rounds(sources, targets)):
+        led = fields | {"sources": before, "targets": after}
+        effects.append(migrate_effect(job.key, led, now_s, number))
     if job.state is not JobState.SUSPENDED:
         effects.append(resume_effect(job.key, now_s))
     site.todo(effects)
-    pause_s = expected_pause_s(site, job, is_running=runs)
+    pause_s = expected_pause_s(site, job, len(moved), is_running=runs)
     words = f"from {source} to {target}, by {who}; a pause of at most about {pause_s} s is expected"
     if live is not None:
         words += ", less if it goes alive in a holder job"
@@ -139,7 +154,9 @@ def leave_drained(site: Site, entries: Mapping[str, JobEntry], sight: Sight) -> 
         left = [name for name in job.saved_on if name in drained]
         if left and job.state is JobState.HELD and job.is_held_by_us:
             # Without another node it is asked for again after the next look.
-            order_move(site, entry, entries.values(), "", f"outrider: {', '.join(left)} is drained")
+            chosen = away_from(site, job, entries.values(), left, sight) or ()
+            who = f"outrider: {', '.join(left)} is drained"
+            order_move(site, entry, entries.values(), "", who, chosen=chosen)
 
 
 def move_rate(site: Site, count: int) -> int:
@@ -148,45 +165,10 @@ def move_rate(site: Site, count: int) -> int:
     return max(1, rate // max(1, count))
 
 
-def expected_pause_s(site: Site, job: RmsJob, *, is_running: bool) -> int:
-    """To save its memory, carry it and read it again; what its disks have grown by is not known."""
+def expected_pause_s(site: Site, job: RmsJob, moved: int, *, is_running: bool) -> int:
+    """To save its memory, carry it and read it again; what its disks have grown by is not known. `moved`: of
+    how many machines it is carried. All are saved at the same time, each on its node."""
     memory_bytes = machine_memory_bytes(job)
     saved_s = saving_s(site.settings, memory_bytes)
-    rate = move_rate(site, len(job.nodes or job.saved_on))
+    rate = move_rate(site, moved)
     return (2 if is_running else 1) * saved_s + math.ceil(memory_bytes / rate)
-
-
-def _targets(
-    site: Site, entry: JobEntry, entries: Iterable[JobEntry], node: str, count: int
-) -> tuple[str, ...] | Trouble:
-    """Other nodes for all of its machines, in the order in which the batch system numbers them."""
-    job = entry.job
-    if not job.elsewhere:
-        return _conflict(
-            f"job {job.key} can run on no other node: its partition, its user's own wishes or the batch "
-            "system do not allow that"
-        )
-    if node and node not in job.elsewhere:
-        return _conflict(f"job {job.key} cannot run on {node}: it may on {', '.join(job.elsewhere[:8])}")
-    available = site.book.available
-    up = {
-        each.name
-        for number, each in enumerate(site.book.timeline.nodes)
-        if available >> number & 1 and each.name in job.elsewhere
-    }
-    if node and node not in up:
-        return _conflict(f"node {node} takes no jobs now")
-    booked = {
-        name for live in site.live.values() if live.reservation.start_s <= site.now_s for name in live.nodes
-    }
-    busy = [name for each in entries for name in each.job.nodes]
-    free = sorted(up - booked - {node}, key=lambda name: (busy.count(name), name))
-    chosen = ([node] if node else []) + free
-    if len(chosen) < count:
-        wanted = "no other node" if count == 1 else f"not {count} other nodes"
-        return _conflict(f"there is {wanted} for job {job.key} now: try later")
-    return tuple(name for name in job.elsewhere if name in chosen[:count])
-
-
-def _conflict(words: str) -> Trouble:
-    return Trouble(code="conflict", message=words)

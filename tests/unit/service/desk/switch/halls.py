@@ -31,6 +31,8 @@ class Halls(Sandbox):
         )
         self.refuses: list[str] = []
         """Jobs whose machines nobody can bring over, once each."""
+        self.may_go_last = False
+        """Whether machines are moved that no plan has made room for."""
         self.carried: list[str] = []
         digest = digest_of("ubuntu")
         for pool in self.pools.values():
@@ -45,16 +47,27 @@ class Halls(Sandbox):
         if fields["job"] in self.refuses:
             self.refuses.remove(fields["job"])
             return Refused("another version of QEMU")
+        sources, targets = tuple(fields["sources"]), tuple(fields["targets"])
+        moved = [pair for pair in zip(sources, targets, strict=True) if pair[0] != pair[1]]
+        # As on real nodes: the script is begun on the first one, and a node has one machine of a job.
+        assert moved, fields
+        assert targets[0] == min(targets), fields
+        assert {target for _, target in moved}.isdisjoint(sources), fields
         try:
-            assert fields["goes_first"], fields
-            self.rms.move(fields["job"], tuple(fields["targets"]), goes_first=True)
+            assert fields["goes_first"] or self.may_go_last, fields
+            self.rms.move(fields["job"], tuple(sorted(targets)), goes_first=True)
         except RmsError as error:
             return error
-        self.carried.append(f"{fields['job']} to {','.join(fields['targets'])}")
+        self.carried.append(f"{fields['job']} to {','.join(targets)}")
         return None
 
-    def machine(self, memory_mib: int, *, cpus: int = 1, wanted: JobState = JobState.RUNNING) -> str:
-        key = self.submit(more=MACHINE, argv=("sleep", "30000"), memory_mib=memory_mib, cpus=cpus)
+    def machine(
+        self, memory_mib: int, *, cpus: int = 1, nodes: int = 1, wanted: JobState = JobState.RUNNING
+    ) -> str:
+        """`memory_mib`: on each of the nodes."""
+        key = self.submit(
+            more=MACHINE, argv=("sleep", "30000"), memory_mib=memory_mib, cpus=cpus, nodes=nodes
+        )
         self.sleep(30)
         job = self.job(key)
         assert job is not None
