@@ -353,9 +353,10 @@ class Config(Section):
             contradiction(
                 "copies a file, and the store is a database: copy that with pg_dump", "backup", "folder"
             )
-        if self.jobs.live and not (self.jobs.machines and self.backend.kind == "slurm"):
+        if self.jobs.live and not (self.jobs.machines and self.backend.kind in ("slurm", "embedded")):
             words = (
-                "is true, and needs jobs.machines and backend.kind slurm: it is not there with another yet"
+                "is true, and needs jobs.machines and backend.kind slurm or embedded: it is not there with "
+                "another yet"
             )
             contradiction(words, "jobs", "live")
         if self.jobs.consolidate.enabled and not self.jobs.machines:
