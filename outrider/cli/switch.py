@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from outrider.service.answers.switch import SwitchUse, SwitchView
     from outrider_client.transport import Json
 
-_SWITCH = """For administrators, with Slurm or the embedded backend. The machines of jobs with run: vm are
+_SWITCH = """For administrators. The machines of jobs with run: vm are
 placed anew, so that as many jobs run as can, in the order in which they were submitted; what runs comes
 before what waits. Each machine that moves is saved, brought to its new node and goes on there;
 of a job with several nodes all are saved, and what need not move goes on where it was.
@@ -25,13 +25,14 @@ examples:
   outrider switch run --fence 4711=n2 --fence 4712=n1
   outrider switch show --svg switch.svg
 """
-_DRAIN = """For administrators. With --live the machines of jobs with run: vm are saved and go on elsewhere,
-with Slurm or the embedded backend; each is named with the pause that is expected. What cannot move is named
-with the reason, and ends when it ends. The node has to take no jobs any more: with Slurm drain it there
-first; on the embedded backend this command does it, and --undo lets it take jobs again.
+_DRAIN = """For administrators. With --live the machines of jobs with run: vm are saved and go on elsewhere;
+each is named with the pause that is expected. What cannot move is named with the reason, and ends when it
+ends. The node has to take no jobs any more: drain it in the batch system first; on the embedded backend this
+command does it, and --undo lets it take jobs again.
 
 examples:
   scontrol update NodeName=n3 State=DRAIN Reason=disk && outrider nodes drain n3 --live
+  qmod -d all.q@n3 && outrider nodes drain n3 --live
   outrider nodes drain n3 --live --plan
   outrider nodes drain n3 --undo
 """

@@ -78,6 +78,8 @@ class RmsNode:
     name: str
     capacity: Resources
     state: NodeState = NodeState.UP
+    memory_bytes: int = 0
+    """All the memory that it has, where `capacity` does not tell it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -33,6 +33,8 @@ HELD = "OUTRIDER_HELD"
 """Of a job whose user's hold is the submit filter's: it can set no other kind."""
 OPTION = "OUTRIDER_OPTION"
 """Of a job with several options the one whose size it was given: its prolog tells the job."""
+PRIORITY = "OUTRIDER_PRIORITY"
+"""The own priority of a job that goes before others until it runs."""
 ENCODED = "base64:"
 PLAIN = re.compile(r"[A-Za-z0-9_.:/@%+~?&;=-][A-Za-z0-9_.:/@%+~?&;= -]*(?<! )")
 LOW_COMMA = "\N{SINGLE LOW-9 QUOTATION MARK}"

@@ -13,6 +13,10 @@ from outrider.rms.base import RmsError
 from outrider.rms.gridengine.mending import Told, nobody, tree
 
 _GRANTED = re.compile(r"advance reservation (\d+) has been granted")
+_MEMORY = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([KMGT]?)")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_NO_PRIORITY = 1024
+"""What is shown of a job that has none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +37,8 @@ class Detail:
     checkpoint: str = ""
     may_rerun: bool = False
     """Whether its user has said that it may be run again."""
+    priority: int = 0
+    """As `-p` gives it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +60,8 @@ class QueueInstance:
     host: str
     slots: int
     state: str
+    memory_bytes: int = 0
+    """All that its host has; 0 while that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,6 +113,7 @@ def _detail(job: ElementTree.Element) -> Detail:
         context=context,
         checkpoint=_text(job, "JB_checkpoint_name"),
         may_rerun=_text(job, "JB_restart") == "1",
+        priority=int(_text(job, "JB_priority") or _NO_PRIORITY) - _NO_PRIORITY,
     )
 
 
@@ -139,6 +148,7 @@ def numbers(text: str, told: Told = nobody) -> set[str]:
 def queue_instances(text: str, told: Told = nobody) -> Iterator[QueueInstance]:
     """Of `qhost -q -xml`."""
     for host in tree(text, told).iterfind("host"):
+        has = {each.get("name"): each.text or "" for each in host.iterfind("hostvalue")}
         for queue in host.iterfind("queue"):
             values = {each.get("name"): each.text or "" for each in queue.iterfind("queuevalue")}
             yield QueueInstance(
@@ -146,7 +156,14 @@ def queue_instances(text: str, told: Told = nobody) -> Iterator[QueueInstance]:
                 host=host.get("name", ""),
                 slots=int(values.get("slots") or 0),
                 state=values.get("state_string", ""),
+                memory_bytes=_memory_bytes(has.get("mem_total", "")),
             )
+
+
+def _memory_bytes(text: str) -> int:
+    """An amount as qhost rounds it: `7.6G`."""
+    found = _MEMORY.fullmatch(text)
+    return 0 if found is None else int(float(found[1]) * _UNITS[found[2]])
 
 
 def advance_numbers(text: str, told: Told = nobody) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from outrider.core.model import Resources
@@ -40,15 +40,21 @@ def nodes(
     names = (settings.work_queue, *settings.reserved_queues)
     states: dict[str, str] = {}
     slots: dict[str, int] = {}
+    memory: dict[str, int] = {}
     for each in instances:
         if each.queue in names:
             is_ours = each.queue == settings.work_queue and each.host in closed
             state = each.state.replace("d", "") if is_ours else each.state
             states[each.host] = states.get(each.host, "") + state
         if each.queue == settings.work_queue:
-            slots[each.host] = each.slots
+            slots[each.host], memory[each.host] = each.slots, each.memory_bytes
     return tuple(
-        RmsNode(name=host, capacity=Resources.of(cpus=slots[host]), state=_node_state(states[host]))
+        RmsNode(
+            name=host,
+            capacity=Resources.of(cpus=slots[host]),
+            state=_node_state(states[host]),
+            memory_bytes=memory[host],
+        )
         for host in sorted(slots)
     )
 
@@ -105,8 +111,9 @@ def jobs(
     reservations: Mapping[int, str],
     eligible: Mapping[str, tuple[str, ...]],
     settings: GridEngineSettings,
+    hosts: Sequence[RmsNode] = (),
 ) -> tuple[RmsJob, ...]:
-    """The jobs of a look, an array's waiting tasks as one."""
+    """The jobs of a look, an array's waiting tasks as one. `hosts`: those of the work queue."""
     seen: dict[str, RmsJob] = {}
     for row in rows:
         detail = found.get(row.number)
@@ -115,8 +122,10 @@ def jobs(
         job = _job(detail, row, row.number in held, reservations, settings)
         machine = context.saved_machine(detail)
         # Its machine is there and nowhere else.
-        may_run_on = eligible.get(row.number, ()) if machine is None else (machine.node,)
-        job = replace(job, eligible=may_run_on)
+        wished = eligible.get(row.number, ())
+        job = replace(job, eligible=wished if machine is None else (machine.node,))
+        if job.can_save:
+            job = _with_places(job, detail, hosts, wished)
         before = seen.get(job.key)
         if before is not None:
             kept = before if before.state is JobState.PENDING else job
@@ -164,6 +173,20 @@ def _job(
         queue=_queue(detail, row, settings),
         option=context.option(detail),
     )
+
+
+def _with_places(job: RmsJob, detail: Detail, hosts: Sequence[RmsNode], wished: tuple[str, ...]) -> RmsJob:
+    """With where its machine is while it waits, and where else it could go on. In a reservation it stays."""
+    machine, names = context.saved_machine(detail), frozenset(host.name for host in hosts)
+    # Its user could have written another name.
+    saved_on = machine.nodes if machine is not None and not job.nodes and machine.node in names else ()
+    here = job.nodes or saved_on
+    allowed = (frozenset(wished) or names) - set(here)
+    others = [
+        host.name for host in hosts if host.name in allowed and host.capacity["cpus"] >= job.resources["cpus"]
+    ]
+    is_bound = bool(detail.reservation)
+    return replace(job, saved_on=saved_on, elsewhere=tuple(others) if here and not is_bound else ())
 
 
 def _queue(detail: Detail, row: GridTask, settings: GridEngineSettings) -> str:

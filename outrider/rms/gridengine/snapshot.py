@@ -52,11 +52,12 @@ def take(
     closed = [each.name.removeprefix(seeing.CLOSED) for each in marks]
     eligible = _eligible(commands, settings, details)
     ruled = environments.settings(commands, settings, details.values(), clock.now_s())
+    nodes = seeing.nodes(instances, settings, closed)
     return Snapshot(
         sight=Sight(
             at_s=clock.now_s(),
-            nodes=seeing.nodes(instances, settings, closed),
-            jobs=seeing.jobs(details, rows, held, _names(own, settings), eligible, ruled),
+            nodes=nodes,
+            jobs=seeing.jobs(details, rows, held, _names(own, settings), eligible, ruled, nodes),
             reservations=_reservations(own, settings),
             queues=tuple(sorted({each.queue for each in instances} - {*settings.reserved_queues})),
         ),
@@ -93,7 +94,7 @@ def of_one_job(
     rows, held = _rows(commands, detail.user)
     eligible = _eligible(commands, settings, details)
     ruled = environments.settings(commands, settings, details.values(), clock.now_s())
-    jobs = seeing.jobs(details, rows, held, names, eligible, ruled)
+    jobs = seeing.jobs(details, rows, held, names, eligible, ruled, before.sight.nodes)
     sight = replace(before.sight, at_s=clock.now_s(), jobs=jobs)
     return replace(before, sight=sight, details=details, troubled=_troubled(rows))
 

@@ -26,7 +26,7 @@ from outrider.rms.gridengine.commands import GridEngineCommands
 from outrider.rms.gridengine.environments import Environments
 from outrider.rms.gridengine.hearing import Hearing
 from outrider.rms.gridengine.parsing import Advance
-from outrider.rms.gridengine.reserving import binding, booking, stopping
+from outrider.rms.gridengine.reserving import binding, booking, leading, stopping
 from outrider.rms.gridengine.reserving.guards import Guards
 from outrider.rms.gridengine.settings import GridEngineSettings
 from outrider.rms.gridengine.snapshot import Snapshot, of_one_job, reserved_anew, take
@@ -76,6 +76,7 @@ class GridEngine:
         snapshot = self._snapshot()
         self._guards(snapshot).mend(snapshot)
         stopping.let_go_on(self._commands, snapshot)
+        leading.give_back_priority(self._commands, snapshot)
         seen = snapshot.sight
         if not self._shown:
             return seen
@@ -311,12 +312,14 @@ class GridEngine:
                 return
             raise Refused(f"job {job} is suspended: resume it")
         noted = ["-h", "s", "-ac", f"{context.NOTE}={context.shown(reason)}"]
+        before, now_s = context.saved_machine(detail), self._clock.now_s()
         if found.state not in ON_NODES:
-            self._alter(found, *noted)
+            # One that waits with a saved machine is suspended until somebody lets it go on.
+            kept = ["-ac", f"{context.SAVED}=1"] if is_kept and before is not None else []
+            self._alter(found, *noted, *kept)
             return
         if found.start_s != start_s:
             raise Refused(f"job {job} runs since {found.start_s}, not since {start_s}: it has come back")
-        before, now_s = context.saved_machine(detail), self._clock.now_s()
         machine = saved_again(before, found.nodes[0], found.limit_s, start_s, now_s)
         if before is None or before.run_s != start_s:
             noted += ["-ac", context.machine_word(machine)]
@@ -341,7 +344,18 @@ class GridEngine:
             self._commands.ask("qmod", "-sj", job)
 
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
-        raise Refused("beside Grid Engine a machine continues where it was saved")
+        snapshot = self._snapshot_for(job)
+        found, detail = self._job(snapshot, job), snapshot.details[_number(job)]
+        machine = context.saved_machine(detail)
+        if machine is None or len(nodes) != 1:
+            raise Refused(f"job {job} has no saved machine that could be on {' '.join(nodes)}")
+        if machine.node == nodes[0]:
+            return
+        if nodes[0] not in {node.name for node in snapshot.sight.nodes}:
+            raise Unknown(f"there is no node {nodes[0]} in Grid Engine")
+        if found.state is not JobState.SUSPENDED and not found.is_held_by_us:
+            raise Unavailable(f"job {job} is not suspended yet")
+        self._alter(found, *leading.led_elsewhere(machine, detail, nodes[0], goes_first=goes_first))
 
     def land(self, wanted: Landing) -> bool:
         return False

@@ -361,9 +361,6 @@ class Config(Section):
         if self.jobs.consolidate.enabled and not self.jobs.machines:
             words = "is true, and no job runs in a machine: jobs.machines has to be true, too"
             contradiction(words, "jobs", "consolidate", "enabled")
-        if self.jobs.consolidate.enabled and self.backend.kind == "gridengine":
-            words = "is true, and with Grid Engine no machine moves to another node"
-            contradiction(words, "jobs", "consolidate", "enabled")
         return self
 
     @property

@@ -104,4 +104,4 @@ RUNNING = JobState.RUNNING
 
 
 def _amounts(node: RmsNode) -> tuple[int, int]:
-    return node.capacity["memory_mib"], node.capacity["cpus"]
+    return node.capacity["memory_mib"] or node.memory_bytes >> 20, node.capacity["cpus"]

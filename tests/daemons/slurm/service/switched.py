@@ -11,6 +11,7 @@ from pathlib import Path
 
 from testbed.site import NODE_DAEMON, OutriderSite
 from testbed.slurm import HEAD
+from tests.daemons.reservations import Site
 from tests.daemons.slurm.service.failing import kill_service
 from tests.daemons.slurm.service.in_machines import BOOT_S, MB, said, submit, wait_until_said
 from tests.daemons.slurm.service.jobs import seen, wait_for
@@ -72,7 +73,7 @@ def cancel(site: OutriderSite, jobs: Sequence[str]) -> None:
     site.cluster.run(HEAD, ["scancel", *jobs], user="ada")
 
 
-def switch_of(site: OutriderSite) -> dict[str, object]:
+def switch_of(site: Site) -> dict[str, object]:
     """The switch that goes on, or the last one; nothing while no service answers."""
     with suppress(json.JSONDecodeError):
         found: dict[str, object] = json.loads(site.told("switch", "show", "--json"))
@@ -86,13 +87,13 @@ def steps_of(found: dict[str, object]) -> list[dict[str, object]]:
     return steps
 
 
-def networks(site: OutriderSite) -> dict[str, str]:
+def networks(site: Site) -> dict[str, str]:
     """Whose processes are those of which node: this machine's root sees those of other sites, too."""
     firsts = {node: Path(site.cluster.from_outside(node, "/")).parent for node in site.cluster.nodes}
     return {os.readlink(first / "ns/net"): node for node, first in firsts.items()}
 
 
-def running_on(site: OutriderSite, job: str) -> list[str]:
+def running_on(site: Site, job: str) -> list[str]:
     """On which nodes there is a process for a job's machine, as this machine's root sees them."""
     names, found = networks(site), set()
     for path in Path("/proc").glob("[0-9]*"):
@@ -104,7 +105,7 @@ def running_on(site: OutriderSite, job: str) -> list[str]:
 
 
 def switched(
-    site: OutriderSite,
+    site: Site,
     pair: Sequence[str],
     meanwhile: Callable[[dict[str, object]], None] = lambda found: None,
     *,

@@ -140,3 +140,22 @@ def test_text_that_cannot_be_read_is_told_once() -> None:
         commands.told("<JB_account>")
 
     assert told == ["<JB_account>"]
+
+
+@pytest.mark.parametrize(
+    ("said", "count"), [("7.7G", 8_267_812_044), ("512.0M", 512 << 20), ("-", 0), ("1e9G", 0), ("", 0)]
+)
+def test_memory_of_a_host_is_read_as_qhost_rounds_it(said: str, count: int) -> None:
+    text = f"""<qhost><host name='n1'><hostvalue name='mem_total'>{said}</hostvalue>
+    <queue name='all.q'><queuevalue name='slots'>4</queuevalue></queue></host></qhost>"""
+    (found,) = parsing.queue_instances(text)
+
+    assert (found.slots, found.memory_bytes) == (4, count)
+
+
+@pytest.mark.parametrize(("said", "priority"), [("2048", 1024), ("1024", 0), ("1017", -7)])
+def test_priority_is_read_as_it_is_asked_for(said: str, priority: int) -> None:
+    text = JOB.format(account="x").replace("</element>", f"<JB_priority>{said}</JB_priority></element>")
+
+    assert parsing.details(text)["7"].priority == priority
+    assert parsing.details(JOB.format(account="x"))["7"].priority == 0

@@ -295,3 +295,13 @@ def test_jobs_may_have_machines_on_each_batch_system(tmp_path: Path) -> None:
     for kind in ("embedded", "slurm", "gridengine"):
         text = f"version: 1\nbackend: {{kind: {kind}}}\njobs: {{machines: true}}\n"
         assert load(tmp_path, text).jobs.machines
+
+
+@pytest.mark.parametrize("kind", ["slurm", "gridengine"])
+def test_site_may_be_consolidated_where_its_machines_can_move(tmp_path: Path, kind: str) -> None:
+    head = f"version: 1\nbackend: {{kind: {kind}}}\njobs: "
+    found = faults(tmp_path, f"{head}{{consolidate: {{enabled: true}}}}\n")
+
+    assert any("jobs.consolidate.enabled: is true, and no job runs in a machine" in each for each in found)
+    text = f"{head}{{machines: true, consolidate: {{enabled: true}}}}\n"
+    assert load(tmp_path, text).jobs.consolidate.enabled

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from outrider.core.model import Resources
-from outrider.rms.base import JobState, RmsNode, Unavailable
+from outrider.rms.base import JobState, RmsNode, Sight, Unavailable
 from outrider.service.answers.jobs import JobDetails
 from outrider.service.answers.reply import Trouble
 from outrider.service.daemon.threads.planning import planned
@@ -75,6 +75,32 @@ def test_drained_node_is_emptied_and_each_machine_is_named_with_its_pause(site: 
     assert step.pause_s == 2 * (5 + 512) + -(-(HALF_MIB << 20) // (RATE // 10))
     assert site.at(key) == (other,)
     assert site.switch(ShowSwitch()).state == "done"
+
+
+def test_memory_that_a_node_tells_apart_is_counted_and_machines_of_other_nodes_are_left_out(
+    site: Halls,
+) -> None:
+    """As with Grid Engine, which promises slots, and shows jobs on nodes that the service does not lead."""
+    inside, outside = site.machine(HALF_MIB), site.machine(HALF_MIB)
+    look = site.rms.look
+
+    def seen() -> Sight:
+        sight = look()
+        nodes = [
+            replace(each, capacity=Resources.of(cpus=8), memory_bytes=WHOLE_MIB << 20) for each in sight.nodes
+        ]
+        jobs = [replace(job, nodes=("away",)) if job.key == outside else job for job in sight.jobs]
+        return replace(sight, nodes=tuple(nodes), jobs=tuple(jobs))
+
+    site.rms.look = seen  # type: ignore[method-assign]
+    site.sleep(30)
+    target = next(name for name in site.pools if name != site.at(inside)[0])
+    planned = site.switch(DecideSwitch(fences=((inside, target),)))
+    refused = site.ask(DecideSwitch(fences=((outside, target),)), ADMIN)
+
+    assert [(step.kind, step.job, step.target) for step in planned.steps] == [("migrate", inside, target)]
+    assert isinstance(refused, Trouble)
+    assert f"job {outside} has no machine that can be saved" in refused.message
 
 
 def test_machine_that_is_moved_just_as_it_was_let_go_on_does_not_go_on_where_it_was(
