@@ -192,7 +192,7 @@ def emptied(site: OutriderSite, job: str, node: str) -> tuple[str, dict[str, obj
     """A job's machines leave a drained node, and the service is killed when it has begun with that: what was
     told, the switch when it is over, and on which nodes its machines are then."""
     site.cluster.run(HEAD, ["scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=test"])
-    count, is_killed = len(expand(seen(site, job).nodes)), False
+    count, is_killed, told = len(expand(seen(site, job).nodes)), False, ""
 
     def strike(found: dict[str, object]) -> None:
         nonlocal is_killed
@@ -200,14 +200,21 @@ def emptied(site: OutriderSite, job: str, node: str) -> tuple[str, dict[str, obj
             is_killed = True
             kill(site, "")
 
+    def is_begun() -> bool:
+        """The service knows that the node is drained when it has looked."""
+        nonlocal told
+        done = site.outrider("nodes", "drain", node, "--live", user="root", check=False)
+        told = done.stdout + done.stderr
+        return done.returncode == 0
+
     try:
-        told = site.outrider("nodes", "drain", node, "--live", user="root", check=False)
+        site.cluster.wait_for("the drain", is_begun, BOOT_S, lambda: f"{told}\n{site.logs()}")
         found = switched(site, [job], strike, most=count)
         places = running_on(site, job)
     finally:
         site.cluster.run(HEAD, ["scontrol", "update", f"NodeName={node}", "State=RESUME"])
-    assert is_killed, f"{told.stdout}{told.stderr}{found}"
-    return told.stdout, found, places
+    assert is_killed, f"{told}{found}"
+    return told, found, places
 
 
 def test_job_of_two_nodes_leaves_a_drained_one_and_goes_on_as_a_whole(machines: OutriderSite) -> None:
