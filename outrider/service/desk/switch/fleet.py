@@ -252,10 +252,8 @@ class _Fleet:
             raise NoFleet("no node is left that could take a machine: each is down or is to be empty")
         if not self._jobs:
             raise NoFleet("no job runs in a virtual machine that can be saved (run: vm)")
-        if len(self._jobs) > MOST_MACHINES:
-            raise NoFleet(
-                f"{len(self._jobs)} jobs run in machines: a switch is planned for at most {MOST_MACHINES}"
-            )
+        if (count := sum(wanted.values())) > MOST_MACHINES:
+            raise NoFleet(f"jobs have {count} machines: a switch is planned for at most {MOST_MACHINES}")
 
     def _standing(self, job: RmsJob) -> tuple[MachineStanding, tuple[str, ...]]:
         at = tuple(sorted(self._at(job), key=self._place.__getitem__))

@@ -210,6 +210,8 @@ def emptied(site: OutriderSite, job: str, node: str) -> tuple[str, dict[str, obj
     try:
         site.cluster.wait_for("the drain", is_begun, BOOT_S, lambda: f"{told}\n{site.logs()}")
         found = switched(site, [job], strike, most=count)
+        # The batch system says that it runs, and then its machines begin one after the other.
+        site.cluster.wait_for("all machines", lambda: len(running_on(site, job)) == count, BOOT_S, site.logs)
         places = running_on(site, job)
     finally:
         site.cluster.run(HEAD, ["scontrol", "update", f"NodeName={node}", "State=RESUME"])

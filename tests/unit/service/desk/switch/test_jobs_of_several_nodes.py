@@ -96,6 +96,20 @@ def test_why_a_job_cannot_leave_is_said(tmp_path: Path) -> None:
         assert "allow it no other node" in answer.message
 
 
+def test_all_machines_of_jobs_count_where_a_plan_would_take_too_long(
+    site: Halls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outrider.service.desk.switch.fleet.MOST_MACHINES", 2)
+    site.machine(8_192, nodes=2)
+    few = site.ask(DecideSwitch(), ADMIN)
+    site.machine(8_192)
+    many = site.ask(DecideSwitch(), ADMIN)
+
+    assert not isinstance(few, Trouble)
+    assert isinstance(many, Trouble)
+    assert "jobs have 3 machines: a switch is planned for at most 2" in many.message
+
+
 def test_job_suspended_by_hand_stays_and_is_named(site: Halls) -> None:
     key = site.machine(HALF_MIB, nodes=2)
     site.ask(SuspendJob(job=key), ADMIN)
