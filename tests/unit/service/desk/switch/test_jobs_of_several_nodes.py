@@ -84,16 +84,35 @@ def test_why_a_job_cannot_leave_is_said(tmp_path: Path) -> None:
     for site in made(tmp_path, SETTINGS, 2):
         key, other = site.machine(HALF_MIB, nodes=2), site.machine(HALF_MIB)
         drained(site, "n1")
+        words = "the batch system, its partition or its user's wishes allow it no other node"
 
         planned = site.switch(DecideSwitch(drained=("n1",)))
         answer = site.ask(DecideSwitch(drained=("n1",), explain=key), ADMIN)
 
-        assert planned.kept == (
-            f"job {key}: the batch system, its partition or its user's wishes allow it no other node",
-        )
+        assert planned.kept == (f"job {key}: {words}",)
         assert [each.job for each in planned.steps] == [other]
         assert isinstance(answer, Trouble)
         assert "allow it no other node" in answer.message
+
+
+def test_job_that_cannot_be_saved_is_named(site: Halls, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, key, shown = site.machine(8_192), site.machine(8_192, nodes=2), site.rms._shown
+    monkeypatch.setattr(site.rms, "_shown", lambda job: replace(shown(job), can_save=job.key != key))
+    drained(site, "n2")
+    planned = site.switch(DecideSwitch(drained=("n2",)))
+    fenced = site.ask(DecideSwitch(fences=((key, "n3,n4"),)), ADMIN)
+    site.rms.cancel(other, "test")
+    site.sleep(30)
+    alone = site.ask(DecideSwitch(drained=("n2",)), ADMIN)
+
+    assert planned.kept == (f"job {key}: the batch system cannot have it saved",)
+    assert isinstance(fenced, Trouble)
+    assert isinstance(alone, Trouble)
+    assert (
+        fenced.message
+        == alone.message
+        == f"no switch: job {key} is not moved: the batch system cannot have it saved"
+    )
 
 
 def test_all_machines_of_jobs_count_where_a_plan_would_take_too_long(
