@@ -127,7 +127,7 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str], site: Machin
     mark = SavedMark(home_of_marks(environment), job.key)
     ended = mark.take_end()
     if ended is not None and job.attempt > 0:
-        mark.remove_outputs()
+        mark.remove_rest()
         return ended
     if job.attempt > 0:
         mark.open_outputs()
@@ -193,7 +193,7 @@ def _keep(
         return _given_back(job, site, caught)
     keeping.is_over(status)
     mark.remove()
-    mark.remove_outputs()
+    mark.remove_rest()
     if job.comes_back and caught.was_to_save:
         # It could not be saved, and has run to its end: it is not to begin anew.
         mark.write_end(status)
@@ -291,7 +291,7 @@ def discard(key: str, site: MachineSite) -> int:
     remove_orders(folder_of_user(os.environ), key)
     mark = SavedMark(home_of_marks(os.environ), key)
     mark.remove()
-    mark.remove_outputs()
+    mark.remove_rest()
     mark.take_end()
     return FAILED_STATUS if _both(key, site) else 0
 

@@ -24,7 +24,7 @@ from cachemgr.machines.batch.main import make_private
 from cachemgr.machines.batch.options import understood
 from cachemgr.machines.batch.remains import continued
 from cachemgr.machines.batch.steps.holding import HeldNote, JobWatch
-from cachemgr.machines.batch.steps.marks import SavedMark
+from cachemgr.machines.batch.steps.marks import Door, SavedMark
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.guest.archive import pack, unpack
 from cachemgr.machines.keeper import real_site
@@ -222,6 +222,21 @@ def test_mark_names_another_place_at_which_the_machine_is_saved(tmp_path: Path) 
     assert mark.elsewhere("n2:/m") == ""
     mark.remove()
     assert mark.elsewhere("n1:/m") == ""
+
+
+def test_job_that_is_gone_leaves_no_mark_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A holder job that was killed has left its door open."""
+    monkeypatch.setattr(system, "MACHINES", str(tmp_path / "machines"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    mark = SavedMark(str(tmp_path), "17")
+    mark.write("n1:/m")
+    mark.write_door(Door("n1", 7000, "00", 1))
+    mark.write_end(3)
+    before = sorted(os.listdir(tmp_path / ".outrider" / "machines"))
+
+    assert program.discard("17", real_site("n1", "/usr/bin/qemu")) == 0
+    assert before == ["17", "17.door", "17.ended"]
+    assert os.listdir(tmp_path / ".outrider" / "machines") == []
 
 
 def test_job_that_has_ended_and_is_started_once_more_ends_as_it_did(
