@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from testbed.batchcluster import HEAD
-from testbed.clustersite import SERVICE
+from testbed.clustersite import NODE_DAEMON, SERVICE
 from testbed.gridenginesite import GridEngineSite
 from tests.daemons.gridengine.service.jobs import (
     MB,
@@ -213,17 +213,26 @@ def test_drained_node_is_left_by_its_machines_although_the_service_is_killed(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("stage", range(4))
-def test_two_machines_change_places_on_full_nodes(halves: GridEngineSite, stage: int) -> None:
-    """Also where the service is killed while a stage goes on."""
+@pytest.mark.parametrize(
+    ("victim", "stage"),
+    [("", 0), ("service", 1), ("service", 2), ("service", 3), ("source", 2), ("target", 2)],
+)
+def test_two_machines_change_places_on_full_nodes_whoever_is_killed(
+    halves: GridEngineSite, victim: str, stage: int
+) -> None:
     site, left = halves, [stage] if stage else []
-    pair, firm = full_pair(site, f"places{stage}")
+    pair, firm = full_pair(site, f"places{victim}{stage}")
     counted = [counts_on(site, job) for job in pair]
 
     def strike(found: dict[str, object]) -> None:
-        if left and any((each["stage"], each["state"]) == (stage, "runs") for each in steps_of(found)):
-            left.clear()
-            kill_service(site)
+        for step in steps_of(found):
+            if left and (step["stage"], step["state"]) == (stage, "runs"):
+                left.clear()
+                if victim == "service":
+                    kill_service(site)
+                else:
+                    site.cluster.kill(str(step[victim]), NODE_DAEMON)
+                    site.start_node(str(step[victim]))
 
     before = change_places(site, pair)
     found = switched(site, pair, strike)
