@@ -64,8 +64,9 @@ def counting(site: GridEngineSite, name: str, *options: str, last: int = 9000) -
 
 
 def node_of(site: GridEngineSite, job: str) -> str:
-    (node,) = [node for node, jobs in site.cluster.jobs_on().items() if job in jobs]
-    return node
+    found = [node for node, jobs in site.cluster.jobs_on().items() if job in jobs]
+    assert len(found) == 1, f"{found}\n{site.told('switch', 'show')}\n{report(site, job)}"
+    return found[0]
 
 
 def counts_on(site: GridEngineSite, job: str) -> int:
@@ -236,6 +237,7 @@ def test_two_machines_change_places_on_full_nodes_whoever_is_killed(
 
     before = change_places(site, pair)
     found = switched(site, pair, strike)
+    assert (found["state"], left) == ("done", []), f"{found}\n{site.logs()}"
     for job, count in zip(pair, counted, strict=True):
         wait_until_counted(site, job, count)
     after = [node_of(site, job) for job in pair]
@@ -244,7 +246,5 @@ def test_two_machines_change_places_on_full_nodes_whoever_is_killed(
     )
     cancel(site, *pair, *firm)
 
-    assert found["state"] == "done", found
-    assert left == []
     assert sorted(before) == site.cluster.nodes[:2]
     assert after == before[::-1]
