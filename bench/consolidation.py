@@ -6,7 +6,8 @@ machines stay, the ones that compute for long keep a processor of every node, an
 jobs run once more with `jobs.consolidate`, which moves those together. Told are the time in all and how long
 nodes had a machine, measured and as the simulator has it (`outrider.sim.switch.turns`), which is given what
 a start, alone and in a crowd, an end and a move take: that is measured beforehand. The bound is 15 %.
-A machine is a Slurm job by itself here. Needs root, Slurm and QEMU.
+A machine is a Slurm job by itself here: those of a job of two nodes would all be there until its script
+ends, and none would leave its processor to others before. Needs root, Slurm and QEMU.
 """
 
 from __future__ import annotations

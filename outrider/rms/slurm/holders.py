@@ -31,7 +31,7 @@ ROOM_S = 180
 """So long a holder job may wait for its room and its image, and then begin to listen."""
 SPARE_S, SLOW_FACTOR = 600, 3
 """So much longer than its memory takes at the rate it may be on its way."""
-FORMAT = "%A|%T|%U|%V|%N|%j"
+FORMAT = "%A|%T|%U|%V|%N|%n|%j"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +44,7 @@ class HolderJob:
     """How far it says that it is; nothing if its name is another one."""
     submitted_s: int
     nodes: tuple[str, ...]
+    """Where it is, or wants to be; nothing if that is no longer known."""
 
     @property
     def is_over(self) -> bool:
@@ -59,6 +60,9 @@ class SlurmHolders(SlurmSystem):
             if found.is_over:
                 return False
             source, target = self._held(wanted.job), self._holder(known, known.record.next_holder)
+            if target is not None and target.nodes not in ((), (wanted.node,)):
+                self._end_earlier(found, known, target)
+                raise Unavailable(f"an earlier move of job {known.key} has just ended")
             if target is not None:
                 return self._goes_on(found, known, wanted, source, target)
             if source is not None and source.nodes == (wanted.node,):
@@ -67,6 +71,14 @@ class SlurmHolders(SlurmSystem):
                 # What has landed is no more suspended; if it runs nowhere it is over by now.
                 return bool(known.record.holder) and not known.record.is_suspended
             return wanted.begins and self._begun(found, known, wanted, source)
+
+    def _end_earlier(self, found: Standing, known: SlurmJob, target: HolderJob) -> None:
+        """A move that was given up, or whose end nobody has noted: its machine is there, or does not come."""
+        if target.word == HAS and (found.is_waiting or target.is_over):
+            self._has_landed(found, known, target)
+            return
+        self._cancel(target.key)
+        self._write(found, known, replace(known.record, next_holder=""))
 
     def _goes_on(
         self,
@@ -85,7 +97,7 @@ class SlurmHolders(SlurmSystem):
             self._write(found, known, replace(known.record, next_holder=""))
             return False
         if self._clock.now_s() > target.submitted_s + _most_s(known, wanted, target):
-            self._commands.ask("scancel", target.key)
+            self._cancel(target.key)
             self._write(found, known, replace(known.record, next_holder=""))
             return False
         if not is_there and wanted.begins and target.word == READY:
@@ -179,7 +191,7 @@ class SlurmHolders(SlurmSystem):
         except Unknown:
             lines = ""
         for line in lines.splitlines():
-            number, state, uid, submitted, nodes, name = line.split("|", 5)
+            number, state, uid, submitted, nodes, wanted, name = line.split("|", 6)
             if number == key and uid == str(known.uid):
                 words = (word for word in (HAS, READY, WAITS) if name == HOLDER_NAME.format(word, known.key))
                 return HolderJob(
@@ -187,7 +199,7 @@ class SlurmHolders(SlurmSystem):
                     slurm_state=state,
                     word=next(words, ""),
                     submitted_s=int(submitted),
-                    nodes=_expanded(nodes),
+                    nodes=_expanded(nodes or wanted),
                 )
         return HolderJob(key=key, slurm_state="COMPLETED", word="", submitted_s=0, nodes=())
 
@@ -213,7 +225,7 @@ class SlurmHolders(SlurmSystem):
             self._write(
                 found, known, _gone_back(known.record.said(reason), is_suspended=is_kept, saved=saved)
             )
-            self._commands.ask("scancel", "--batch", f"--signal={SAVING}", holder.key)
+            self._tell(SAVING, holder.key)
 
     def signal(self, job: str, name: str, start_s: int) -> None:
         with self._guard:
@@ -222,7 +234,7 @@ class SlurmHolders(SlurmSystem):
                 super().signal(job, name, start_s)
                 return
             check_run(self._commands, standing(self._commands, holder.key), start_s)
-            self._commands.ask("scancel", "--batch", f"--signal={name}", holder.key)
+            self._tell(name, holder.key)
 
     def requeue(self, job: str, start_s: int, reason: str) -> None:
         with self._guard:
@@ -233,7 +245,7 @@ class SlurmHolders(SlurmSystem):
             found, known = self._standing(job), self._seen.job(job)
             check_run(self._commands, standing(self._commands, holder.key), start_s)
             self._write(found, known, _gone_back(known.record.said(reason), is_suspended=False, saved=None))
-            self._commands.ask("scancel", holder.key)
+            self._cancel(holder.key)
 
     def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
         with self._guard:
@@ -258,8 +270,19 @@ class SlurmHolders(SlurmSystem):
                 for key in (known.record.next_holder, known.record.holder):
                     holder = self._holder(known, key)
                     if holder is not None and not holder.is_over and holder.word:
-                        self._commands.ask("scancel", holder.key)
+                        self._cancel(holder.key)
             super().cancel(job, reason)
+
+    def _tell(self, signal: str, holder: str) -> None:
+        """It may have ended since it was looked at, as it does when its machine has gone to the next one."""
+        try:
+            self._commands.ask("scancel", "--batch", f"--signal={signal}", holder)
+        except Unknown as error:
+            raise Unavailable(f"the holder job {holder} has just ended") from error
+
+    def _cancel(self, holder: str) -> None:
+        with suppress(Unknown):
+            self._commands.ask("scancel", holder)
 
 
 def _most_s(known: SlurmJob, wanted: Landing, target: HolderJob) -> int:

@@ -30,7 +30,8 @@ class SwitchStep:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SwitchUse:
     """What a job's machine has of processors, in hundredths: what it has asked for, what it used until so
-    long ago, and what it counts as. `words`: why it counts as what it has asked for, if it does."""
+    long ago, and what it counts as: of several machines the one that uses the most. `words`: why it counts as
+    what it has asked for, if it does."""
 
     job: str
     node: str

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from outrider.cli.demo.story import TRIES
 from tests.daemons.demo.conftest import Playing, Shown, output_of
 
 TABLE = re.compile(
@@ -28,11 +29,15 @@ def test_first_reservation_is_accepted_with_its_plan(brief: Shown) -> None:
 
 
 def test_command_of_the_refusal_is_typed_and_accepted(brief: Shown) -> None:
-    refused = output_of(brief, "outrider reserve train.yaml --start now")
-    command = next(line.strip() for line in refused.splitlines() if line.startswith("   "))
+    said = refused = output_of(brief, "outrider reserve train.yaml --start now")
+    typed = list[str]()
+    while said.startswith("train is refused: image ") and len(typed) < TRIES:
+        command = next(line.strip() for line in said.splitlines() if line.startswith("   "))
+        said = output_of(brief, command, typed.count(command))
+        typed.append(command)
 
     assert refused.startswith("train is refused: image ")
-    assert output_of(brief, command).startswith("train-2 is reserved: 1 node, ")
+    assert said.startswith("train-2 is reserved: 1 node, ")
 
 
 def test_same_image_again_goes_to_nodes_that_will_have_it(brief: Shown) -> None:

@@ -108,6 +108,8 @@ def places(engine: Engine, linux: LinuxGuest, monkeypatch: pytest.MonkeyPatch) -
     process.send_signal(signal.SIGUSR1)
     assert process.wait(WAIT_S) == 0, made.job.output.read_text()
     yield made
+    for pid in holders(str(made.folder / LOCK)):
+        os.kill(pid, signal.SIGKILL)
     made.relay.close()
     made.depot.close()
 

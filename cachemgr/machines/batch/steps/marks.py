@@ -84,7 +84,9 @@ class SavedMark:
                 os.dup2(opened, number)
                 os.close(opened)
 
-    def remove_outputs(self) -> None:
+    def remove_rest(self) -> None:
+        """The names of its outputs, and the door of a holder job that was killed."""
+        self.remove_door()
         if self._folder:
             with suppress(OSError):
                 os.unlink(f"{self._path}{OUTPUTS}")
@@ -104,8 +106,9 @@ class SavedMark:
         return None
 
     def remove_door(self) -> None:
-        with suppress(OSError):
-            os.unlink(f"{self._path}{DOOR}")
+        if self._folder:
+            with suppress(OSError):
+                os.unlink(f"{self._path}{DOOR}")
 
     def _keep(self, path: str, text: str) -> None:
         os.makedirs(self._folder, 0o700, exist_ok=True)

@@ -117,11 +117,10 @@ def place_job(
     """Choose nodes for a job. Nothing is changed. `carried` are transfers with deadlines that run:
     those that only wait may still be withdrawn, so nobody counts on them."""
     eligible = request.eligible & book.available
-    if eligible.bit_count() < request.nodes_wanted:
-        return NoPlacement(
-            message=f"it wants {request.nodes_wanted} nodes, and {eligible.bit_count()} of those that it may "
-            "run on are up"
-        )
+    up = eligible.bit_count()
+    if up < request.nodes_wanted:
+        known = f"{up or 'none'} of the nodes that it may run on {'are' if up > 1 else 'is'} up"
+        return NoPlacement(message=f"{known}, and it wants {request.nodes_wanted}")
     search = _NodeSearch(book, link, slots, forecast, request, now_s, link.ends(slots, now_s), carried)
     while True:
         chosen = search.chosen(eligible)

@@ -24,7 +24,8 @@ NO_SHARING = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CountedUse:
-    """Of a job's machine: processors that it has asked for, hundredths that it uses and that it counts as."""
+    """Of a job's machine: processors that it has asked for, hundredths that it uses and that it counts as.
+    Each of several machines of a job counts as the one that uses the most. `node`: of all, with commas."""
 
     job: str
     node: str
@@ -83,13 +84,9 @@ class ProcessorCount:
         return known.counted
 
     def _use(self, job: RmsJob, entry: JobEntry, cpus: int, rules: PackingByUse) -> CountedUse:
-        node, measured, words = job.nodes[0] if len(job.nodes) == 1 else "", None, ""
-        if node in self._statuses:
-            measured = self._statuses[node].use.used.get((entry.owner, job.uid))
+        measured, words = self._measured(job, entry), ""
         counted = rules.counted(cpus, measured, self._now_s)
-        if not node:
-            words = "its machines are on several nodes"
-        elif self._sharing.get(job.queue, 1) < 2:
+        if self._sharing.get(job.queue, 1) < 2:
             words = f"in {job.queue or 'its queue'} jobs do not share processors"
         elif measured is None:
             words = "its use is not known yet"
@@ -97,7 +94,21 @@ class ProcessorCount:
             words = f"its use was measured {self._now_s - measured.at_s} s ago, which is too old"
         if words or counted is None:
             counted = cpus * PROCESSOR
+        node = ",".join(job.nodes)
         return CountedUse(job=job.key, node=node, asked=cpus, measured=measured, counted=counted, words=words)
+
+    def _measured(self, job: RmsJob, entry: JobEntry) -> MeasuredUse | None:
+        """Of several machines the largest use, as old as the oldest; None if that of one is not known."""
+        used = [
+            None if status is None else status.use.used.get((entry.owner, job.uid))
+            for status in map(self._statuses.get, job.nodes)
+        ]
+        known = [each for each in used if each is not None]
+        if len(known) < len(used) or not known:
+            return None
+        return MeasuredUse(
+            hundredths=max(each.hundredths for each in known), at_s=min(each.at_s for each in known)
+        )
 
 
 RUNNING = JobState.RUNNING

@@ -27,6 +27,8 @@ from outrider.service.desk.switch.counting import CountedUse, ProcessorCount
 
 MOST_MACHINES = 2_000
 """Of more the plan would keep others waiting: the desk does one thing at a time."""
+MOST_NAMED = 5
+"""So many jobs are named if none can be moved."""
 ON_NODES = (JobState.STARTING, JobState.RUNNING)
 
 
@@ -115,15 +117,11 @@ class _Fleet:
         self._place = {node.name: number for number, node in enumerate(self._nodes)}
         self._count = count
         self._images = {key: entry.image for key, entry in entries.items() if entry.image is not None}
-        self._jobs = [
-            entry.job
-            for entry in entries.values()
-            if entry.lines is not None
-            and entry.lines.is_machine
-            and entry.job.can_save
-            # What is on nodes of which the service knows nothing is none of its business.
-            and self._place.keys() >= {*self._at(entry.job)}
+        machines = [
+            entry.job for entry in entries.values() if entry.lines is not None and entry.lines.is_machine
         ]
+        fixed = {job.key: self._fixed(job) for job in machines}
+        self._jobs = [job for job in machines if not fixed[job.key]]
         self._jobs.sort(key=lambda job: (job.submitted_s, _order(job.key)))
         self._drained = frozenset(drained)
         self._fences = {key: tuple(nodes.split(",")) for key, nodes in fences.items()}
@@ -131,7 +129,7 @@ class _Fleet:
         self._resting = frozenset(resting)
         self._on = self._images_on()
         self._asked = site.store.waiting_subjects()
-        self._kept: dict[str, str] = {}
+        self._kept = {key: reason for key, reason in fixed.items() if reason}
         for job in self._jobs:
             if reason := self._reason(job):
                 self._kept[job.key] = reason
@@ -240,6 +238,8 @@ class _Fleet:
         known = {job.key for job in self._jobs}
         wanted = {job.key: job.nodes_wanted for job in self._jobs}
         for key, nodes in self._fences.items():
+            if key not in known and key in self._kept:
+                raise NoFleet(f"job {key} is not moved: {self._kept[key]}")
             if key not in known:
                 raise NoFleet(f"job {key} has no machine that can be saved: it cannot be moved")
             if missing := [node for node in nodes if node not in self._place]:
@@ -250,12 +250,13 @@ class _Fleet:
             raise NoFleet(f"there is no node {unknown[0]}")
         if len(self._closed()) == len(self._place):
             raise NoFleet("no node is left that could take a machine: each is down or is to be empty")
+        if not self._jobs and self._kept:
+            kept = sorted(self._kept.items(), key=lambda each: _order(each[0]))[:MOST_NAMED]
+            raise NoFleet("; ".join(f"job {key} is not moved: {reason}" for key, reason in kept))
         if not self._jobs:
             raise NoFleet("no job runs in a virtual machine that can be saved (run: vm)")
-        if len(self._jobs) > MOST_MACHINES:
-            raise NoFleet(
-                f"{len(self._jobs)} jobs run in machines: a switch is planned for at most {MOST_MACHINES}"
-            )
+        if (count := sum(wanted.values())) > MOST_MACHINES:
+            raise NoFleet(f"jobs have {count} machines: a switch is planned for at most {MOST_MACHINES}")
 
     def _standing(self, job: RmsJob) -> tuple[MachineStanding, tuple[str, ...]]:
         at = tuple(sorted(self._at(job), key=self._place.__getitem__))
@@ -271,6 +272,14 @@ class _Fleet:
     def _sleeps_on(self, job: RmsJob) -> bool:
         """Whether somebody suspended it by hand: it goes on when somebody says so."""
         return job.state is JobState.SUSPENDED and job.key not in self._asleep
+
+    def _fixed(self, job: RmsJob) -> str:
+        """Why a machine is nothing that a plan is about; nothing if it is."""
+        if not job.can_save:
+            return "the batch system cannot have it saved"
+        if not self._place.keys() >= {*self._at(job)}:
+            return "it is on nodes that are not this service's"
+        return ""
 
     def _reason(self, job: RmsJob) -> str:
         """Why its machine is not moved; nothing if it may be."""

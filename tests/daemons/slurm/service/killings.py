@@ -31,6 +31,8 @@ FIRST_S, SECOND_S = 4.0, 14.0
 """Within that a small machine is saved; and starts again, Slurm's pause before it included."""
 FIRST_STRIKES, SECOND_STRIKES = 2, 3
 PATIENCE_S = 300
+KEPT = "cd /var/tmp; head -c 300 outrider-*/job-*/machine.json; tail -n 5 outrider-*/job-*/*.log"
+"""What a node has of machines."""
 MORE = 2
 # Each number is on the guest's own disk, synced, before it is said.
 WORK = """
@@ -202,7 +204,11 @@ class Killings:
         def told() -> str:
             shown = [f"{seen(self.site, job.key)}\n{said(self.site, job.key)[-300:]}" for job in self.jobs]
             explained = [self.site.told("explain", job.key) for job in self.jobs]
-            return "\n".join([*map(str, self.jobs), *shown, *explained, *more[-3:], self.site.logs()])
+            kept = [
+                self.site.cluster.run(node, ["sh", "-c", KEPT], check=False).stdout
+                for node in self.site.cluster.nodes
+            ]
+            return "\n".join([*map(str, self.jobs), *shown, *explained, *kept, *more[-3:], self.site.logs()])
 
         assert callable(is_so)
         self.site.cluster.wait_for(what, is_so, PATIENCE_S, told)

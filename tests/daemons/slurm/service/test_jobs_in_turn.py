@@ -125,7 +125,14 @@ def test_job_starts_on_exactly_the_nodes_of_its_place_with_its_image(site: Outri
 
 def test_jobs_go_round_a_reservation(site: OutriderSite) -> None:
     workspace(site, "round", 5 * MB)
-    answer = reserve(site, "round", "--nodes=3", "--start=now+90s", "-t10s")
+    answers = list[dict[str, object]]()
+
+    def is_accepted() -> bool:
+        answers.append(reserve(site, "round", "--nodes=3", "--start=now+90s", "-t10s"))
+        return answers[-1]["result"] == "accepted"
+
+    site.cluster.wait_for("the jobs of other tests to be gone", is_accepted, logs=lambda: str(answers[-1]))
+    answer = answers[-1]
     start_s = answer["start_s"]
     long = site.submit(NOTHING, "-N1", "--exclusive", "-t60")
     wide = site.submit(NOTHING, "-N4", "--exclusive", "-t60")
@@ -135,7 +142,6 @@ def test_jobs_go_round_a_reservation(site: OutriderSite) -> None:
     site.outrider("cancel", str(answer["name"]))
 
     assert isinstance(start_s, int)
-    assert answer["result"] == "accepted"
     assert alone.state == "COMPLETED"
     assert alone.nodes not in str(answer["nodes"])
     assert waits.state == "PENDING"

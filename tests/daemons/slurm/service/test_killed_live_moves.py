@@ -31,6 +31,8 @@ VICTIMS = (SERVICE, DAEMON_HERE, DAEMON_THERE, KEEPER, HOLDER, QEMU_HERE, QEMU_T
 STEPS = ("asked", "waits", "ready", "both", "has")
 """How far a move is when somebody is killed: its holder waits, is ready, both QEMUs are there, it has it."""
 STEP_S, MOST_LATE_S = 60.0, 2.0
+NOTICED_S = 12.0
+"""By then the service has asked for a holder that was killed, and begun to save the machine instead."""
 HOLDER_PROGRAM = b"/usr/lib/outrider/machine\0hold\0"
 
 
@@ -88,6 +90,8 @@ class LiveMoves(Killings):
             # The guest's memory is gone: its job ends so, as one does whose QEMU is killed in its place.
             self.begin_again(job)
         else:
+            if victim == HOLDER:
+                self.site.cluster.clock.sleep(NOTICED_S)
             self.wait_until_settled(job)
             self.done[self._way(job, here)] += 1
 

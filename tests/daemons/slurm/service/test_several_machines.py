@@ -23,6 +23,7 @@ from tests.daemons.slurm.service.in_machines import (
     with_kernels,
 )
 from tests.daemons.slurm.service.jobs import ended, restarts, script, seen, wait_for, wait_in_slurm
+from tests.daemons.slurm.service.switched import kill, running_on, steps_of, switched
 
 NODES = 4
 AROUND_COUNT = NODES if os.environ.get(LONG) else 2
@@ -185,6 +186,90 @@ def test_program_goes_on_when_all_machines_were_suspended_and_have_moved(machine
     assert turned_to(site, job) == list(range(2, last + 2, 2)), said(site, job)
     assert restarts(site, job) == "Restarts=1"
     assert [kept_on(site, node) for node in site.cluster.nodes] == [[]] * NODES
+
+
+def emptied(site: OutriderSite, job: str, node: str) -> tuple[str, dict[str, object], list[str]]:
+    """A job's machines leave a drained node, and the service is killed when it has begun with that: what was
+    told, the switch when it is over, and on which nodes its machines are then."""
+    site.cluster.run(HEAD, ["scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=test"])
+    count, is_killed, told = len(expand(seen(site, job).nodes)), False, ""
+
+    def strike(found: dict[str, object]) -> None:
+        nonlocal is_killed
+        if not is_killed and any(each["state"] == "runs" for each in steps_of(found)):
+            is_killed = True
+            kill(site, "")
+
+    def is_begun() -> bool:
+        """The service knows that the node is drained when it has looked."""
+        nonlocal told
+        done = site.outrider("nodes", "drain", node, "--live", user="root", check=False)
+        told = done.stdout + done.stderr
+        return done.returncode == 0
+
+    try:
+        site.cluster.wait_for("the drain", is_begun, BOOT_S, lambda: f"{told}\n{site.logs()}")
+        found = switched(site, [job], strike, most=count)
+        # The batch system says that it runs, and then its machines begin one after the other.
+        site.cluster.wait_for("all machines", lambda: len(running_on(site, job)) == count, BOOT_S, site.logs)
+        places = running_on(site, job)
+    finally:
+        site.cluster.run(HEAD, ["scontrol", "update", f"NodeName={node}", "State=RESUME"])
+    assert is_killed, f"{told}{found}"
+    return told, found, places
+
+
+def test_job_of_two_nodes_leaves_a_drained_one_and_goes_on_as_a_whole(machines: OutriderSite) -> None:
+    site, last = machines, 400 if os.environ.get(LONG) else 160
+    site.cluster.write(HEAD, f"{site.home()}/project/pass.sh", PASSING)
+    image = site.image("emptied.qcow2", 4 * MB)
+    job = submit(site, image, turning(2, last), "-c1", "-N2", MEMORY, boot="ssh")
+    wait_for(site, job, "RUNNING")
+    first, second = expand(seen(site, job).nodes)
+    wait_until_said(site, job, "20")
+
+    told, found, places = emptied(site, job, second)
+    kept = kept_on(site, second)
+    back = ended(site, job, 2 * BOOT_S)
+
+    assert f"migrate job {job} {first},{second} to {first}," in told
+    assert found["state"] == "done", found
+    assert len(places) == 2
+    assert first in places
+    assert second not in places
+    assert kept == []
+    assert (back.state, sorted(expand(back.nodes))) == ("COMPLETED", places), said(site, job)
+    assert turned_to(site, job) == list(range(2, last + 2, 2)), said(site, job)
+    assert restarts(site, job) == "Restarts=1"
+
+
+@pytest.mark.long
+def test_machines_of_a_job_change_their_order_and_the_first_takes_anothers_place(
+    machines: OutriderSite,
+) -> None:
+    """On all nodes but one, so that a node that is left is the only one that is free then."""
+    site, last = machines, 1_500
+    site.cluster.write(HEAD, f"{site.home()}/project/pass.sh", PASSING)
+    image = site.image("ordered.qcow2", 4 * MB)
+    job = submit(site, image, turning(3, last), "-c1", f"-N{NODES - 1}", MEMORY, boot="ssh")
+    wait_for(site, job, "RUNNING")
+    nodes = site.cluster.nodes
+    (free,) = {*nodes} - {*expand(seen(site, job).nodes)}
+    assert free == nodes[-1]
+    wait_until_said(site, job, "30")
+
+    second, found, places = emptied(site, job, nodes[1])
+    entered = site.outrider("ssh", job, "vm2", "uname -n", check=False)
+    first, found_then, places_then = emptied(site, job, nodes[0])
+    back = ended(site, job, 4 * BOOT_S)
+
+    assert f"{nodes[0]},{nodes[1]},{nodes[2]} to {nodes[0]},{nodes[3]},{nodes[2]}" in second
+    assert (found["state"], places) == ("done", [nodes[0], nodes[2], nodes[3]])
+    assert entered.stdout.strip() == "vm2", entered.stderr
+    assert (found_then["state"], places_then) == ("done", list(nodes[1:])), f"{first}{found_then}"
+    assert back.state == "COMPLETED", said(site, job)
+    assert turned_to(site, job) == list(range(3, last + 3, 3)), said(site, job)
+    assert restarts(site, job) == "Restarts=2"
 
 
 @pytest.mark.long

@@ -24,7 +24,7 @@ from cachemgr.machines.batch.main import make_private
 from cachemgr.machines.batch.options import understood
 from cachemgr.machines.batch.remains import continued
 from cachemgr.machines.batch.steps.holding import HeldNote, JobWatch
-from cachemgr.machines.batch.steps.marks import SavedMark
+from cachemgr.machines.batch.steps.marks import Door, SavedMark
 from cachemgr.machines.batch.system import BatchJob, job_here
 from cachemgr.machines.guest.archive import pack, unpack
 from cachemgr.machines.keeper import real_site
@@ -224,6 +224,21 @@ def test_mark_names_another_place_at_which_the_machine_is_saved(tmp_path: Path) 
     assert mark.elsewhere("n1:/m") == ""
 
 
+def test_job_that_is_gone_leaves_no_mark_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A holder job that was killed has left its door open."""
+    monkeypatch.setattr(system, "MACHINES", str(tmp_path / "machines"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    mark = SavedMark(str(tmp_path), "17")
+    mark.write("n1:/m")
+    mark.write_door(Door("n1", 7000, "00", 1))
+    mark.write_end(3)
+    before = sorted(os.listdir(tmp_path / ".outrider" / "machines"))
+
+    assert program.discard("17", real_site("n1", "/usr/bin/qemu")) == 0
+    assert before == ["17", "17.door", "17.ended"]
+    assert os.listdir(tmp_path / ".outrider" / "machines") == []
+
+
 def test_job_that_has_ended_and_is_started_once_more_ends_as_it_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,7 +354,7 @@ def test_epilog_of_a_holder_that_was_killed_ends_the_machine_that_came_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, token: str, *, is_left: bool
 ) -> None:
     site = real_site("n1", "/usr/bin/qemu")
-    monkeypatch.setattr(program, "_folder", lambda key: f"{tmp_path}/job-{key}")
+    monkeypatch.setattr(program, "folder_of_user", lambda environment: str(tmp_path))
     held = tmp_path / "job-17"
     held.mkdir(mode=0o700)
     HeldNote(Machine(str(held), site), "18").write(hashlib.sha256(b"t").hexdigest())

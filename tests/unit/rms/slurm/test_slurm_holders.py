@@ -44,6 +44,10 @@ class ShownSlurm:
     submitted_s: int = NOW_S
     told: list[list[str]] = field(default_factory=list)
     shown: bytes = SHOWN
+    wanted: str = ""
+    """On which node holders want to be."""
+    gone: str = ""
+    """What has ended by the time that it is told anything."""
 
     def now_s(self) -> int:
         return NOW_S
@@ -63,6 +67,10 @@ class ShownSlurm:
         if argv[0] == "squeue":
             return Output(0, self._printed(list(argv)), "")
         self.told.append(list(argv))
+        if argv[0] == "scancel" and argv[-1] == self.gone:
+            return Output(
+                1, b"", f"scancel: error: Kill job error on job id {argv[-1]}: Invalid job id specified"
+            )
         if argv[0] == "sbatch":
             assert account is not None
             assert text == b"#!/bin/sh\nexec /usr/lib/outrider/machine hold 17 9\n"
@@ -86,7 +94,9 @@ class ShownSlurm:
         lines = {
             "%A|%F|%K|%T|%Q|%U|%N|%r|%v": f"{found.key}|{found.key}|N/A|{state}|0|7|{nodes}|None|",
             "%A|%S|%Q": f"{found.key}|{found.start_s}|5",
-            "%A|%T|%U|%V|%N|%j": f"{found.key}|{state}|7|{self.submitted_s}|{nodes}|{found.name}",
+            "%A|%T|%U|%V|%N|%n|%j": "|".join(
+                (found.key, state, "7", str(self.submitted_s), nodes, self.wanted, found.name)
+            ),
         }
         return lines[given["--format"]].encode()
 
@@ -187,6 +197,41 @@ def test_machine_that_has_landed_is_held_and_not_suspended(state: str) -> None:
     assert (record.is_held, record.is_stopped, record.is_suspended) == (True, True, False)
     assert ["scontrol", "update", "JobId=17", "StdOut=/dev/null"] in slurm.told
     assert slurm.system().land(replace(WANTED, begins=False))
+
+
+def test_move_to_a_third_node_begins_once_the_end_of_the_one_before_is_noted() -> None:
+    """Its service was killed before it had noted that the machine was there."""
+    slurm, wanted = with_holder("has", is_waiting=True), replace(WANTED, node="n1", start_s=NOW_S - 5)
+    with pytest.raises(Unavailable, match="an earlier move of job 17 has just ended"):
+        slurm.system().land(wanted)
+    landed = slurm.jobs["17"].record
+    with pytest.raises(Unavailable, match="waits for room on n1"):
+        slurm.system().land(wanted)
+
+    assert (landed.holder, landed.next_holder, landed.is_suspended) == ("18", "", False)
+    assert "--nodelist=n1" in words(slurm, "sbatch")[0]
+
+
+def test_holder_of_a_move_that_was_given_up_is_not_waited_for() -> None:
+    slurm, wanted = with_holder("waits", state="PENDING"), replace(WANTED, node="n3")
+    slurm.jobs["18"], slurm.wanted = replace(slurm.jobs["18"], nodes=()), "n2"
+    with pytest.raises(Unavailable, match="an earlier move of job 17 has just ended"):
+        slurm.system().land(wanted)
+
+    assert words(slurm, "scancel") == [["scancel", "18"]]
+    assert slurm.jobs["17"].record.next_holder == ""
+
+
+def test_holder_that_ends_as_it_is_told_to_save_is_asked_for_again() -> None:
+    """Its machine has gone to the next one, which does not say so yet."""
+    slurm = with_holder("has", is_waiting=True)
+    slurm.jobs["17"] = replace(slurm.jobs["17"], record=JobRecord(metadata="run=vm", holder="18"))
+    slurm.gone = "18"
+    with pytest.raises(Unavailable, match="the holder job 18 has just ended"):
+        slurm.system().save("17", NOW_S - 5, "why", is_kept=True)
+    slurm.system().cancel("17", "why")
+
+    assert slurm.told[-2:] == [["scancel", "18"], ["scancel", "17"]]
 
 
 def test_holder_that_never_says_the_truth_is_not_waited_for_without_end() -> None:

@@ -220,7 +220,7 @@ def test_job_that_waits_for_too_long_is_told_why(impatient: Sandbox) -> None:
 
     shown = sandbox.rms.outside.shown(key)
     assert "it has waited for longer than 2 min, and stays held" in shown
-    assert "it wants 4 nodes, and 3 of those that it may run on are up" in shown
+    assert "3 of the nodes that it may run on are up, and it wants 4" in shown
     assert details(sandbox, key).job.is_overdue
 
 

@@ -84,16 +84,49 @@ def test_why_a_job_cannot_leave_is_said(tmp_path: Path) -> None:
     for site in made(tmp_path, SETTINGS, 2):
         key, other = site.machine(HALF_MIB, nodes=2), site.machine(HALF_MIB)
         drained(site, "n1")
+        words = "the batch system, its partition or its user's wishes allow it no other node"
 
         planned = site.switch(DecideSwitch(drained=("n1",)))
         answer = site.ask(DecideSwitch(drained=("n1",), explain=key), ADMIN)
 
-        assert planned.kept == (
-            f"job {key}: the batch system, its partition or its user's wishes allow it no other node",
-        )
+        assert planned.kept == (f"job {key}: {words}",)
         assert [each.job for each in planned.steps] == [other]
         assert isinstance(answer, Trouble)
         assert "allow it no other node" in answer.message
+
+
+def test_job_that_cannot_be_saved_is_named(site: Halls, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, key, shown = site.machine(8_192), site.machine(8_192, nodes=2), site.rms._shown
+    monkeypatch.setattr(site.rms, "_shown", lambda job: replace(shown(job), can_save=job.key != key))
+    drained(site, "n2")
+    planned = site.switch(DecideSwitch(drained=("n2",)))
+    fenced = site.ask(DecideSwitch(fences=((key, "n3,n4"),)), ADMIN)
+    site.rms.cancel(other, "test")
+    site.sleep(30)
+    alone = site.ask(DecideSwitch(drained=("n2",)), ADMIN)
+
+    assert planned.kept == (f"job {key}: the batch system cannot have it saved",)
+    assert isinstance(fenced, Trouble)
+    assert isinstance(alone, Trouble)
+    assert (
+        fenced.message
+        == alone.message
+        == f"no switch: job {key} is not moved: the batch system cannot have it saved"
+    )
+
+
+def test_all_machines_of_jobs_count_where_a_plan_would_take_too_long(
+    site: Halls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outrider.service.desk.switch.fleet.MOST_MACHINES", 2)
+    site.machine(8_192, nodes=2)
+    few = site.ask(DecideSwitch(), ADMIN)
+    site.machine(8_192)
+    many = site.ask(DecideSwitch(), ADMIN)
+
+    assert not isinstance(few, Trouble)
+    assert isinstance(many, Trouble)
+    assert "jobs have 3 machines: a switch is planned for at most 2" in many.message
 
 
 def test_job_suspended_by_hand_stays_and_is_named(site: Halls) -> None:
@@ -174,24 +207,47 @@ def test_job_whose_machines_cannot_be_brought_over_is_planned_anew(site: Halls) 
     assert "planned anew" in shown.words
 
 
-def test_machine_of_a_job_makes_room_so_that_a_job_starts_that_waits(tmp_path: Path) -> None:
-    """Half of each of two nodes is a job's of two, half of a third one another's; what waits needs a node."""
-    for site in made(tmp_path, CONSOLIDATING, 3):
-        drained(site, "n3")
-        pair = site.machine(HALF_MIB, nodes=2)
-        site.rms.outside.repair("n3")
-        drained(site, "n1", "n2")
-        alone = site.machine(HALF_MIB)
-        for node in ("n1", "n2"):
-            site.rms.outside.repair(node)
-        waiting = site.machine(WHOLE_MIB, wanted=JobState.PENDING)
+def on_halves(site: Halls) -> tuple[str, str]:
+    """Two jobs of two nodes each, which have half of the memory of all four."""
+    drained(site, "n3", "n4")
+    one = site.machine(HALF_MIB, nodes=2)
+    drained(site, "n1", "n2")
+    for node in ("n3", "n4"):
+        site.rms.outside.repair(node)
+    other = site.machine(HALF_MIB, nodes=2)
+    for node in ("n1", "n2"):
+        site.rms.outside.repair(node)
+    assert (site.at(one), site.at(other)) == (("n1", "n2"), ("n3", "n4"))
+    return one, other
+
+
+def test_jobs_move_together_so_that_a_job_of_two_whole_nodes_starts_that_waits(tmp_path: Path) -> None:
+    for site in made(tmp_path, CONSOLIDATING, 4):
+        one, other = on_halves(site)
+        waiting = site.machine(WHOLE_MIB, nodes=2, wanted=JobState.PENDING)
+        planned = site.switch(DecideSwitch(explain=waiting))
         site.sleep(900)
 
-        assert len(site.at(waiting)) == 1
-        assert len(site.at(pair)) == 2
-        assert len(site.at(alone)) == 1
+        # Both machines of a job are saved and brought; the batch system starts what waits on both nodes.
+        assert [(each.kind, len(each.target.split(","))) for each in planned.steps] == [
+            ("migrate", 2),
+            ("run", 2),
+        ]
+        # Two of them, and each of the two starts waits for the longest of these.
+        assert planned.cost_mib == 2 * HALF_MIB + 2 * HALF_MIB
+        assert site.at(one) == site.at(other)
+        assert {*site.at(waiting)} == {*site.pools} - {*site.at(one)}
         shown = site.switch(ShowSwitch())
-        assert (shown.state, shown.by) == ("done", "outrider")
+        assert (shown.state, shown.by, shown.actions_left) == ("done", "outrider", 1)
+
+
+def test_service_moves_no_job_beyond_its_budget(tmp_path: Path) -> None:
+    for site in made(tmp_path, replace(CONSOLIDATING, consolidate_actions=0), 4):
+        one, other = on_halves(site)
+        site.machine(WHOLE_MIB, nodes=2, wanted=JobState.PENDING)
+        site.sleep(900)
+
+        assert (site.starts(one), site.starts(other)) == (1, 1)
 
 
 @pytest.mark.parametrize(("left", "carried"), [("n2", ["n1,n3"]), ("n1", ["n1,n3", "n2,n3"])])

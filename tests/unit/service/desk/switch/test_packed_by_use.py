@@ -34,15 +34,16 @@ class BusyHalls(Halls):
     def tell(self, call: TellNode) -> NodeReport:
         report, node = super().tell(call), call.node
         here = [
-            job.key for job in self.rms.look().jobs if job.state is JobState.RUNNING and job.nodes == (node,)
+            job.key for job in self.rms.look().jobs if job.state is JobState.RUNNING and node in job.nodes
         ]
-        wanted = sum(self.wants.get(key, 0) for key in here)
+        wants = {key: self.wants.get(f"{key} on {node}", self.wants.get(key, 0)) for key in here}
+        wanted = sum(wants.values())
         passed_s = self.now_s - self._told_s.get(node, self.now_s)
         self._told_s[node] = self.now_s
         times = []
         for key in here:
-            wants_us = passed_s * 10_000 * self.wants.get(key, 0)
-            had = passed_s * 10_000 * self.wants.get(key, 0) * CPUS * 100 // max(wanted, CPUS * 100)
+            wants_us = passed_s * 10_000 * wants[key]
+            had = passed_s * 10_000 * wants[key] * CPUS * 100 // max(wanted, CPUS * 100)
             self._had_us[node, key] = self._had_us.get((node, key), 0) + had
             self._waited_us[node, key] = self._waited_us.get((node, key), 0) + wants_us - had
             times.append(
@@ -56,9 +57,9 @@ class BusyHalls(Halls):
             )
         return replace(report, times=tuple(times))
 
-    def whole(self, wants: int) -> str:
-        """A machine that has asked for all processors of a node, and uses so many hundredths."""
-        key = self.machine(MEMORY_MIB, cpus=CPUS)
+    def whole(self, wants: int, nodes: int = 1) -> str:
+        """A machine on each node that has asked for all processors there, and uses so many hundredths."""
+        key = self.machine(MEMORY_MIB, cpus=CPUS, nodes=nodes)
         self.wants[key] = wants
         return key
 
@@ -172,3 +173,22 @@ def test_use_is_measured_anew_after_a_restart(tmp_path: Path) -> None:
 
         assert begun == {idle: (None, 800, "its use is not known yet")}
         assert known == {idle: (10, 13, "")}
+
+
+def test_each_machine_of_a_job_counts_as_the_one_that_uses_the_most(tmp_path: Path) -> None:
+    with busy_halls(tmp_path, settings=SETTINGS) as site:
+        key = site.whole(10, nodes=2)
+        site.sleep(60)
+        alike = site.switch(DecideSwitch())
+        site.wants[f"{key} on n2"] = 40
+        site.sleep(60)
+        unlike = site.switch(DecideSwitch())
+        site.pools["n1"].is_away = True
+        site.sleep(150)
+        old = site.switch(DecideSwitch())
+
+        assert uses(alike) == {key: (10, 13, "")}
+        assert uses(unlike) == {key: (40, 50, "")}
+        assert [each.node for each in unlike.uses] == ["n1,n2"]
+        assert uses(old)[key][1] == 800
+        assert "too old" in uses(old)[key][2]

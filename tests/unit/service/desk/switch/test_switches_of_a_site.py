@@ -100,7 +100,9 @@ def test_memory_that_a_node_tells_apart_is_counted_and_machines_of_other_nodes_a
 
     assert [(step.kind, step.job, step.target) for step in planned.steps] == [("migrate", inside, target)]
     assert isinstance(refused, Trouble)
-    assert f"job {outside} has no machine that can be saved" in refused.message
+    words = f"job {outside} is not moved: it is on nodes that are not this service's"
+    assert words in refused.message
+    assert planned.kept == (words.replace(" is not moved", ""),)
 
 
 def test_machine_that_is_moved_just_as_it_was_let_go_on_does_not_go_on_where_it_was(
