@@ -367,6 +367,8 @@ class Config(Section):
     @property
     def unmoved(self) -> str:
         """Why no machine can leave a node that is overloaded, and what to do about it; nothing if one can."""
+        if self.backend.kind == "gridengine" and self.jobs.machines:
+            return "with Grid Engine each slot is for one job alone: leave it out"
         if not self.jobs.machines or self.backend.kind not in ("slurm", "embedded"):
             return (
                 "no machine can leave a node that is overloaded here: leave it out, or, with Slurm or the "

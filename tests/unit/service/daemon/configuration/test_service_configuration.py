@@ -272,7 +272,7 @@ def test_machines_that_move_alive_where_they_cannot_are_a_fault(tmp_path: Path, 
     ("backend", "words"),
     [
         ("kind: slurm", ""),
-        ("kind: gridengine", "set jobs.machines"),
+        ("kind: gridengine", "each slot is for one job alone"),
         ("kind: embedded", "set backend.jobs_on_a_processor"),
         ("kind: embedded, jobs_on_a_processor: 2", ""),
     ],
