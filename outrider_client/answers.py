@@ -371,6 +371,8 @@ class JobDetails:
     """In the answer to its migration: from where to where its machine moves, and for how long it pauses."""
     machines: tuple[MachineView, ...] = ()
     """Of a job that runs in virtual machines; empty until it runs, and for other users."""
+    machines_folder: str = ""
+    """On the service's own machine, if all machines are there; empty: each is on its node."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ LONGEST_FIRST = (
     "tests/daemons/embedded/test_switches_of_embedded_jobs.py",
     "tests/daemons/embedded/test_machines_of_embedded_jobs.py",
     "tests/daemons/embedded/test_packed_by_use_on_embedded.py",
+    "tests/daemons/embedded/test_live_moves_of_embedded_jobs.py",
     "tests/contract/test_contract_of_jobs.py",
     "tests/daemons/demo",
     "tests/contract/test_contract_of_time.py",

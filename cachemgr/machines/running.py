@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -259,6 +260,13 @@ def _ended(machine: Machine, status: MachineStatus) -> int:
     return LOST_STATUS
 
 
+def _append_to(fd: int) -> None:
+    """The batch system's own last words, which it writes to the same open file, overwrite nothing that comes
+    from where the machine goes on by then."""
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
+
+
 class JobOutput:
     """What the guest's job says, passed on to this process' own output.
 
@@ -271,6 +279,8 @@ class JobOutput:
         self._is_appended = is_appended
         self._fds = fds
         self._at: dict[str, int] = {}
+        for fd in fds:
+            _append_to(fd)
 
     def pass_on(self) -> None:
         for name, fd in zip((channel.OUT_FILE, channel.ERR_FILE), self._fds):

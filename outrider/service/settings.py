@@ -108,6 +108,8 @@ class Settings:
     """Whether jobs may run in virtual machines on their nodes."""
     saving_rate_bytes_per_s: int = 50_000_000
     """With which the memory of a machine is written to a node's disk, at least."""
+    machines_folder: str = ""
+    """Where machines are, if not on nodes but on the service's own machine."""
     moves_live: bool = False
     """Whether machines go to other nodes in holder jobs, without being saved."""
     consolidates: bool = False

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 FOLDER = "/var/tmp"
 PROGRAM = "/usr/lib/outrider/machine"
 DISCARD = "discard"
+OTHER = "other"
+"""Beside a user's machines of virtual nodes: where those are that have changed their folder."""
 MOST = 2000
 TIME_S = 30
 _OF_USER = re.compile(r"outrider-(0|[1-9][0-9]{0,9})")
@@ -54,10 +56,11 @@ def kept_machines(folder: str = FOLDER) -> list[KeptMachine]:
         user = _OF_USER.fullmatch(name)
         if user is None or not _is_of(f"{folder}/{name}", int(user[1])):
             continue
-        for inside in _names(f"{folder}/{name}"):
+        places = (f"{folder}/{name}", f"{folder}/{name}/{OTHER}")
+        for inside in sorted({each for place in places for each in _names(place)}):
             job = _OF_JOB.fullmatch(inside)
             if job is not None and len(found) < MOST:
-                word = readiness_in(f"{folder}/{name}", inside)
+                word = next(filter(None, (readiness_in(place, inside) for place in places)), "")
                 found.append(KeptMachine(int(user[1]), inside[len("job-") :], word))
     return found
 

@@ -9,6 +9,7 @@
     machine discard JOB                     as the node's daemon calls it for a job that is gone
     machine move arrive|give|drop JOB       as it calls them for one whose machine goes on elsewhere
     machine hold JOB RATE                   a holder job, to whose node a job's running machine goes
+    machine change JOB STAMP IMAGE          have the keeper of a virtual node bring it to its other folder
 
 The submit filter puts `#!/usr/lib/outrider/machine run=vm,…` above the script's own first line. The machine
 is kept in a folder of the job's user on the node. A job that is told to be suspended (USR1) saves its
@@ -47,6 +48,15 @@ from cachemgr.machines.batch.moving import (
 )
 from cachemgr.machines.batch.options import WrappedScript, WrapperOptions, read_script, understood
 from cachemgr.machines.batch.remains import continued, end_machine, remove_machine
+from cachemgr.machines.batch.steps.changing import (
+    CHANGE,
+    ChangingMachine,
+    after_change,
+    ask_for_change,
+    folder_of_machine,
+    folders_of_machine,
+    remove_orders,
+)
 from cachemgr.machines.batch.steps.leaving import LeavingMachine, clear_after
 from cachemgr.machines.batch.steps.left import LeftFiles
 from cachemgr.machines.batch.steps.marks import FOLDER_PREFIX, HOLD, HOLDS, SavedMark
@@ -91,6 +101,10 @@ def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
             return console(_folder(_key(arguments[1])))
         if len(arguments) >= 2 and arguments[0] == LOGIN_VERB:
             return login(_folder(_key(arguments[1])), arguments[2:])
+        if len(arguments) == 4 and arguments[0] == CHANGE:
+            key = _key(arguments[1])
+            print(ask_for_change(folder_of_user(os.environ), key, *arguments[2:]))  # noqa: T201 - read by the batch system
+            return 0
         if len(arguments) == 2 and arguments[0] == DISCARD:
             return discard(arguments[1], site or real_site(os.uname().nodename, PROGRAM))
         if len(arguments) == 3 and arguments[0] == MOVE and arguments[1] in STEPS:
@@ -139,6 +153,8 @@ def _keep(
     folder = _folder(job.key)
     make_private(os.path.dirname(folder))
     machine = Machine(folder, site)
+    if job.changes_folder:
+        machine = after_change(machine)
     mark = SavedMark(home_of_marks(environment), job.key)
     first = wrapped.instances[0]
     path = environment.get("OUTRIDER_IMAGE", "")
@@ -163,8 +179,11 @@ def _keep(
         return _given_back(job, site, caught)
     others = _others(machine, job, options, wrapped, wish, token, keeping)
     try:
-        with_it = others or LeavingMachine(mark)
-        status = run(machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove, others=with_it)
+        if job.changes_folder:
+            machine, status = _run_in_two_folders(machine, job, wish, mark, caught)
+        else:
+            with_it = others or LeavingMachine(mark)
+            status = run(machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove, others=with_it)
     finally:
         if others is not None:
             others.end()
@@ -180,6 +199,23 @@ def _keep(
         mark.write_end(status)
     remove_machine(machine)
     return status
+
+
+def _run_in_two_folders(
+    machine: Machine, job: BatchJob, wish: MachineWish, mark: SavedMark, caught: CaughtSignals
+) -> tuple[Machine, int]:
+    """Where it is at its end, and how that was."""
+    is_appended = False
+    while True:
+        with_it = ChangingMachine(folder_of_user(os.environ), job.key)
+        status = run(
+            machine, wish, grace_s=GRACE_S, caught=caught, is_up=mark.remove, others=with_it,
+            is_appended=is_appended,
+        )  # fmt: skip
+        there = after_change(machine) if status == SUSPENDED_STATUS else machine
+        if there is machine:
+            return machine, status
+        machine, is_appended = there, True
 
 
 def _hold(key: str, rate: str, environment: Mapping[str, str], site: MachineSite) -> int:
@@ -235,30 +271,35 @@ def _others(
 def tidy(key: str, site: MachineSite) -> int:
     """What the epilog asks for when a run of a job is over, whatever has ended it: no machine of it runs on,
     and nothing is left of one that is not to go on."""
-    machine = Machine(_folder(key), site)
-    if os.path.isdir(machine.folder):
+    for machine in _both(key, site):
         if os.path.exists(f"{machine.folder}/{HOLDS}"):
             from cachemgr.machines.batch.steps.holding import tidy_held
 
             tidy_held(machine)
-            return 0
-        end_machine(machine, but=(states.SUSPENDED, states.MOVED))
+        else:
+            end_machine(machine, but=(states.SUSPENDED, states.MOVED))
     return 0
 
 
 def discard(key: str, site: MachineSite) -> int:
     """Remove all that is left of a job that is gone, its saved machine, too."""
-    machine = Machine(_folder(key), site)
-    if os.path.isdir(machine.folder):
+    for machine in _both(key, site):
         end_machine(machine)
         with suppress(CacheError, OSError):
             remove_arrivals(machine)
             os.rmdir(machine.folder)
+    remove_orders(folder_of_user(os.environ), key)
     mark = SavedMark(home_of_marks(os.environ), key)
     mark.remove()
     mark.remove_rest()
     mark.take_end()
-    return 0 if not os.path.lexists(machine.folder) else FAILED_STATUS
+    return FAILED_STATUS if _both(key, site) else 0
+
+
+def _both(key: str, site: MachineSite) -> list[Machine]:
+    """The folders of a job's machine that are there."""
+    folders = folders_of_machine(folder_of_user(os.environ), key)
+    return [Machine(folder, site) for folder in folders if os.path.isdir(folder)]
 
 
 def move(name: str, key: str, site: MachineSite) -> int:
@@ -330,7 +371,7 @@ def make_private(folder: str) -> None:
 
 
 def _folder(key: str) -> str:
-    return f"{folder_of_user(os.environ)}/{FOLDER_PREFIX}{key}"
+    return folder_of_machine(folder_of_user(os.environ), key)
 
 
 def _key(text: str) -> str:

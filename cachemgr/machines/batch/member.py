@@ -62,7 +62,7 @@ ENDING_S = 20.0
 WAITS = "trap 'exit 0' TERM\nwhile :; do sleep 3600 & wait $!; done\n"
 SCRIPT = f"#!/bin/sh\n{WAITS}"
 """There for the first machine's script, until that ends."""
-INTERACTIVE = "#!/bin/sh\necho ready: outrider ssh $SLURM_JOB_ID\n" + WAITS
+INTERACTIVE = "#!/bin/sh\necho ready: outrider ssh ${SLURM_JOB_ID:-${JOB_ID:-$OUTRIDER_JOB}}\n" + WAITS
 """There for the job's user."""
 
 

@@ -54,6 +54,8 @@ class BatchJob:
     """What begins a program on each of its nodes but the first one."""
     comes_back: bool = False
     """Whether it is started again after it was told to save its machine, however it has ended since."""
+    changes_folder: bool = False
+    """Whether its machine may be told to go to its other folder, alive: nodes are names there."""
     kernels: str = KERNELS
     """Where its node's kernels are."""
 
@@ -113,6 +115,7 @@ def _of_embedded(environment: Mapping[str, str]) -> BatchJob:
         cpus=max(1, _count(environment.get(CPUS_VARIABLE, "1"))),
         attempt=_count(environment.get(ATTEMPT_VARIABLE, "0")),
         comes_back=True,
+        changes_folder=True,
         kernels=environment.get(BOOT_VARIABLE, KERNELS),
     )
 

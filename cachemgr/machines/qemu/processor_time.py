@@ -16,7 +16,7 @@ from dataclasses import dataclass
 PROC, CGROUPS = "/proc", "/sys/fs/cgroup"
 MOST_BYTES = 1 << 16
 PROGRAM = b"qemu-system-"
-FOLDER = re.compile(rb"/outrider-([0-9]{1,10})/(job-[0-9-]{1,21})/")
+FOLDER = re.compile(rb"/outrider-([0-9]{1,10})/(?:other/)?(job-[0-9-]{1,21})/")
 """Of a job's machine, below the folder in which users' are."""
 OF_JOB = re.compile(r"(/.*?/job_[0-9]+)(?:/.*)?")
 """A job's group in the unified hierarchy, as Slurm names it."""

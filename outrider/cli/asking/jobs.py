@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import pwd
 import shutil
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.session import Session, add_asking, add_filters, add_header_option, filters, session
@@ -46,7 +47,8 @@ examples:
 """
 
 _CONSOLE = """What the guest says on its first serial port, and what is typed into it; Control and ] leave it.
-With Slurm it is reached by a step of the job, else by ssh to the job's node.
+With Slurm it is reached by a step of the job, on the embedded backend on the service's own machine, else by
+ssh to the job's node.
 
 examples:
   outrider console 4711
@@ -60,6 +62,7 @@ examples:
 """
 _INSTANCE = "which of its machines, by number or name, if it has several (default: %(default)s)"
 MOST_INSTANCES = 1024
+PR_SET_DUMPABLE = 4
 ON_NODE = "/usr/lib/outrider/machine"
 
 
@@ -141,6 +144,8 @@ def _enter(arguments: argparse.Namespace, verb: str, words: Sequence[str]) -> No
     number = _instance(arguments.instance, details.machines)
     if number > job.node_count:
         raise InputError(f"job {job.job} has no machine {number}: it has {job.node_count}")
+    if details.machines_folder:
+        _enter_here(details.machines_folder, job, verb, words)
     argv = [ON_NODE, verb, job.job, *words]
     if shutil.which("srun"):
         # Without a terminal there is none to pass on.
@@ -158,6 +163,30 @@ def _enter(arguments: argparse.Namespace, verb: str, words: Sequence[str]) -> No
         os.execvp(argv[0], argv)
     except OSError as error:
         raise MissingPartError(f"{argv[0]} cannot be run: {error.strerror}") from error
+
+
+def _enter_here(folder: str, job: JobView, verb: str, words: Sequence[str]) -> NoReturn:
+    """Machines of virtual nodes are on this machine, each with its user's rights, which root takes on."""
+    import ctypes
+
+    from cachemgr.machines.batch.main import main
+    from cachemgr.machines.batch.system import FOLDER_VARIABLE
+    from outrider.cli.errors import InputError
+
+    if os.geteuid() == 0:
+        try:
+            user = pwd.getpwnam(job.user)
+        except KeyError as error:
+            raise InputError(f"job {job.job} is {job.user}'s, and there is no such user here") from error
+        os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
+        os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+        os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+        # What was root's is not shown to its user by /proc, and so ssh would not find its key there.
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+    for name in ("SLURM_JOB_ID", "JOB_ID"):
+        os.environ.pop(name, None)
+    os.environ[FOLDER_VARIABLE] = folder
+    raise SystemExit(main([verb, job.job, *words]))
 
 
 def _instance(text: str, machines: Sequence[MachineView]) -> int:

@@ -142,6 +142,9 @@ def _plain_job(job: TwinJob) -> Plain:
         "used_s": job.used_s,
         "saved_nodes": job.saved_nodes,
         "starts": job.starts,
+        "lands_on": job.lands_on,
+        "lands_image": job.lands_image,
+        "lands_since_s": job.lands_since_s,
         "submission": {
             "user": submission.user,
             "uid": submission.uid,
@@ -174,6 +177,7 @@ def _job(plain: dict[str, object]) -> TwinJob:
         eligible=_texts(plain.pop("eligible", [])),
         nodes=_texts(plain.pop("nodes")),
         saved_nodes=_texts(plain.pop("saved_nodes", [])),
+        lands_on=_texts(plain.pop("lands_on", [])),
         leaving=None if leaving is None else Leaving(leaving[0], JobState(leaving[1]), *leaving[2:]),
         **plain,  # type: ignore[arg-type]
     )

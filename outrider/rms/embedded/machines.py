@@ -17,9 +17,10 @@ from cachemgr.base.errors import CacheError
 from cachemgr.machines.batch.bootfiles import boot_files
 from cachemgr.machines.batch.kept import DISCARD, as_user, kept_machines
 from cachemgr.machines.batch.options import read_options
+from cachemgr.machines.batch.steps.changing import CHANGE
 from cachemgr.machines.batch.system import ATTEMPT_VARIABLE, BOOT_VARIABLE, CPUS_VARIABLE, FOLDER_VARIABLE
 from cachemgr.machines.keeper import PROGRAM as QEMU
-from outrider.rms.base import Submission
+from outrider.rms.base import Submission, Unavailable
 from outrider.rms.embedded.launching import Command
 from outrider.rms.twin.jobs import TwinJob
 
@@ -95,6 +96,18 @@ class JobMachines:
     def tidy(self, job: str, uid: int) -> bool:
         """End what still runs of a job's machine, and remove what is not saved; whether that was done."""
         return self._tell(TIDY, job, uid)
+
+    def change(self, job: str, uid: int, stamp: str, image: str) -> str:
+        """Have a running machine brought to its other folder, with its image there: how far that is. Raises
+        Unavailable."""
+        try:
+            argv = [*self._program, CHANGE, job, stamp, image]
+            done = as_user(uid, argv, "", ASK_S, {FOLDER_VARIABLE: str(self._folder)})
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unavailable(f"the machine of job {job} is not told to move: {error}") from error
+        if done.returncode != 0:
+            raise Unavailable(f"the machine of job {job} is not told to move: {done.stderr.strip()[-200:]}")
+        return done.stdout.strip()
 
     def discard_others(self, jobs: Collection[str]) -> list[str]:
         """Remove the machines of all jobs but these; those that could not be removed."""

@@ -31,6 +31,7 @@ from outrider.rms.base import (
 )
 from outrider.rms.embedded import journal
 from outrider.rms.embedded.journal import JournalContent, JournaledRun, JournalError
+from outrider.rms.embedded.landing import LandingMachines
 from outrider.rms.embedded.launching import Command, Launcher
 from outrider.rms.embedded.machines import KILL_S, SAVE_S, SAVED_WITHIN_S, JobMachines
 from outrider.rms.embedded.runs import JobRun, Runs
@@ -113,6 +114,9 @@ class EmbeddedSystem:
         twin_hooks = Hooks(prolog=self._hooks.prolog, epilog=self._epilog, work_s=lambda submission: None)
         self._twin = Twin(nodes, clock=clock, rules=rules, hooks=twin_hooks)
         self._world = self._twin.world
+        self._landing = (
+            None if machines is None else LandingMachines(self._world, machines, self, self._follow)
+        )
         self._runs = Runs(launcher, self._command_of, self._fail)
         self._restore()
 
@@ -241,13 +245,24 @@ class EmbeddedSystem:
             self._twin.move(job, nodes, goes_first=goes_first)
 
     def land(self, wanted: Landing) -> bool:
-        return False
+        with self._call():
+            run = self._runs.all.get(wanted.job)
+            if self._landing is None or run is None or not run.is_machine or run.is_saving:
+                return False
+            return self._landing.land(wanted)
 
     def drain(self, nodes: Sequence[str], *, is_ended: bool) -> None:
         with self._call():
             check_nodes(self._world, nodes)
             for node in nodes:
                 (self.outside.repair if is_ended else self.outside.drain)(node)
+
+    def prepare(self, job: RmsJob, node: str) -> str | None:
+        """Of `NodeHooks`."""
+        return None if self._hooks.prolog(job, node) is not None else self._hooks.image_of(job)
+
+    def clear(self, job: RmsJob, node: str) -> None:
+        self._hooks.epilog(job, node)
 
     def use_of(self, job: str) -> JobUse:
         raise Refused(f"job {job} is no holder job: there are none here")
@@ -426,6 +441,8 @@ class EmbeddedSystem:
         state = None if now is None else now.state
         run = self._runs.all.get(job.key)
         is_machine = run is not None and run.is_machine
+        if self._landing is not None:
+            self._landing.clear(job)
         self._runs.off_nodes(job.key, state)
         if is_machine and self._machines is not None and not self._machines.tidy(job.key, job.uid):
             self._log.warning("machine not tidied", job=job.key)

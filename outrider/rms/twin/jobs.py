@@ -73,6 +73,11 @@ class TwinJob:
     """Where its machines were saved last; it starts there and nowhere else."""
     starts: int = 0
     """How often it was started."""
+    lands_on: tuple[str, ...] = ()
+    """Where room is kept for its running machine, which is on its way there."""
+    lands_image: str = ""
+    """Where its image is there."""
+    lands_since_s: int = 0
 
     @property
     def key(self) -> str:

@@ -40,7 +40,7 @@ class NodesAtInstant:
 
     def take(self, job: TwinJob) -> None:
         """Counts a job's nodes as taken by it."""
-        for name in job.nodes:
+        for name in (*job.nodes, *job.lands_on):
             free = self._free.get(name)
             inside = self._inside.setdefault((job.reservation or "", name), {})
             for resource, amount in job.submission.resources.amounts:

@@ -168,6 +168,11 @@ class TwinCluster:
                     self._start(job, nodes)
                     board = self._board()
 
+    def has_room(self, job: TwinJob, node: str) -> bool:
+        """Whether a job that runs could run on that node, too."""
+        wanted = replace(job, wanted_nodes=(node,))
+        return self._board().nodes_for(wanted) == (node,)
+
     def _board(self) -> NodesAtInstant:
         return NodesAtInstant(
             self.now_s,

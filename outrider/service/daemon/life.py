@@ -171,7 +171,11 @@ def _raise_files() -> None:
 def read_policy_book(config: Config) -> PolicyBook:
     """The policies that the configuration names. Raises ServiceInputError."""
     try:
-        return PolicyBook(config.policies, has_holders=config.jobs.live, unmoved=config.unmoved)
+        return PolicyBook(
+            config.policies,
+            has_holders=config.jobs.live and config.backend.kind == "slurm",
+            unmoved=config.unmoved,
+        )
     except MetadataError as error:
         raise ServiceInputError(f"the policies are not right:\n{error}") from error
     except OSError as error:

@@ -80,6 +80,9 @@ class MachineService:
         shutil.copy(guest.kernel, boot / "kernel")
         shutil.copy(guest.initrd, boot / "initrd")
         (boot / "append").write_text(APPEND)
+        with_ssh = boot.with_name("ssh")
+        shutil.copytree(boot, with_ssh)
+        shutil.copy(guest.with_ssh, with_ssh / "initrd")
         self.file = written(
             folder / "o.yaml",
             f"version: 1\nstate: {folder}/s\nsocket: {self.socket}\n"
@@ -204,10 +207,14 @@ class MachineService:
 
     def outrider(self, *words: str) -> subprocess.CompletedProcess[str]:
         """What an administrator asks."""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OUTRIDER_SOCKET": str(self.socket)}
         return subprocess.run(
-            [sys.executable, "-m", "outrider.cli.main", *words, "--socket", str(self.socket)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120,
+            [sys.executable, "-m", "outrider.cli.main", *words],
+            env=environment, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
+
+    def user_folders(self) -> list[Path]:
+        return list((self.folder / "s/embedded/machines").glob("outrider-*"))
 
     def machines(self) -> list[str]:
         return sorted(each.name for each in (self.folder / "s/embedded/machines").glob("outrider-*/job-*"))

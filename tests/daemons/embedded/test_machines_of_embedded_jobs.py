@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,33 @@ def test_job_in_a_machine_ends_with_what_it_has_written(service: MachineService)
 
     assert service.counted(job) == ["1", "2", "3", "4", "5"]
     assert (service.work / "counted").read_text() == "5\n"
+
+
+def is_on(job: dict[str, Any], node: str) -> bool:
+    return bool(job["state"] == "running" and job["nodes"] == node)
+
+
+def test_users_get_into_their_own_machines(service: MachineService) -> None:
+    lease = "#OUTRIDER boot: ssh\n#OUTRIDER lease: interactive"
+    job = service.hand_over(SCRIPT.replace("#OUTRIDER boot: tiny", lease))
+    service.must("its guest is up", lambda: " ".join(service.counted(job)) == f"ready: outrider ssh {job}")
+
+    inside = "echo hello from within >/dev/console; hostname"
+    entered = service.outrider("ssh", job, "1", "--", inside)
+    told = service.outrider("console", job)
+    missing = service.outrider("console", job, "2")
+    before = service.job(job)["nodes"]
+    service.order("POST", job, "migration", {})
+    other = ({"n1", "n2"} - {before}).pop()
+    service.must("it runs there", lambda: is_on(service.job(job), other))
+    enter = ("ssh", job, "1", "--", "hostname")
+    service.must("it is entered again", lambda: service.outrider(*enter).stdout == "vm1\n")
+
+    assert (entered.returncode, entered.stdout) == (0, "vm1\n"), entered
+    assert "hello from within" in told.stdout, told
+    assert "it has 1" in missing.stderr
+    # Nobody else gets to its sockets.
+    assert [each.stat().st_mode & 0o777 for each in service.user_folders()] == [0o700]
 
 
 def test_machines_of_jobs_that_are_gone_are_removed(folder: Path) -> None:

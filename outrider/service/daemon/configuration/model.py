@@ -353,9 +353,10 @@ class Config(Section):
             contradiction(
                 "copies a file, and the store is a database: copy that with pg_dump", "backup", "folder"
             )
-        if self.jobs.live and not (self.jobs.machines and self.backend.kind == "slurm"):
+        if self.jobs.live and not (self.jobs.machines and self.backend.kind in ("slurm", "embedded")):
             words = (
-                "is true, and needs jobs.machines and backend.kind slurm: it is not there with another yet"
+                "is true, and needs jobs.machines and backend.kind slurm or embedded: it is not there with "
+                "another yet"
             )
             contradiction(words, "jobs", "live")
         if self.jobs.consolidate.enabled and not self.jobs.machines:
@@ -366,6 +367,8 @@ class Config(Section):
     @property
     def unmoved(self) -> str:
         """Why no machine can leave a node that is overloaded, and what to do about it; nothing if one can."""
+        if self.backend.kind == "gridengine" and self.jobs.machines:
+            return "with Grid Engine each slot is for one job alone: leave it out"
         if not self.jobs.machines or self.backend.kind not in ("slurm", "embedded"):
             return (
                 "no machine can leave a node that is overloaded here: leave it out, or, with Slurm or the "
@@ -394,6 +397,12 @@ class Config(Section):
     @property
     def backend_folder(self) -> str:
         return self.backend.folder or f"{self.state}/embedded"
+
+    @property
+    def machines_folder(self) -> str:
+        """Of the embedded backend's jobs; nothing where they are on nodes."""
+        is_here = self.jobs.machines and self.backend.kind == "embedded"
+        return os.path.realpath(f"{self.backend_folder}/machines") if is_here else ""
 
 
 def settings_of(config: Config) -> Settings:
@@ -430,6 +439,7 @@ def settings_of(config: Config) -> Settings:
         most_copies=config.jobs.copies,
         allows_preemptible=config.jobs.preemptible,
         allows_machines=config.jobs.machines,
+        machines_folder=config.machines_folder,
         moves_live=config.jobs.live,
         consolidates=config.jobs.consolidate.enabled,
         consolidate_every_s=config.jobs.consolidate.every_s,

@@ -71,6 +71,7 @@ class JobViews:
             # Numbers of jobs come again after years, or with another batch system.
             decisions=decision_lines(each for each in lines if each.at_s >= entry.job.submitted_s),
             machines=machines_of(entry, self._node_orders.statuses) if is_shown else (),
+            machines_folder=self._site.settings.machines_folder,
         )
 
     def _gone(self, job: str, caller: Caller) -> JobDetails | Trouble:

@@ -39,7 +39,6 @@ def machine_words(lines: JobLines, deployment: DeploymentSection | None) -> str:
         "role": bool(lines.roles),
         "data": bool(lines.data),
         "network-rate": said.network_rate_bytes_per_s is not None,
-        "lease": said.is_interactive,
     }
     for key, is_said in strange.items():
         if is_said:
@@ -51,4 +50,6 @@ def machine_words(lines: JobLines, deployment: DeploymentSection | None) -> str:
         words += f",scratch={said.scratch_bytes}"
     if said.disk_rate_bytes_per_s is not None:
         words += f",disk={said.disk_rate_bytes_per_s}"
+    if said.is_interactive:
+        words += ",lease=interactive"
     return words

@@ -55,7 +55,7 @@ def switch_routes(asker: Asker, route: type[APIRoute]) -> APIRouter:
         if not await _drained(asker, caller, nodes, is_ended=body.is_ended):
             words = (
                 f"{body.nodes}: that a node takes jobs or not is said to the batch system itself "
-                "(with Slurm: scontrol update NodeName=... State=DRAIN or RESUME)"
+                "(scontrol update NodeName=... State=DRAIN or RESUME; with Grid Engine qmod -d, -e)"
             )
             raise refused(409, words, code="conflict")
         return answered(await asker.ask(caller, ListNodes(names=nodes), NodeList))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from testbed.batchcluster import HEAD
-from testbed.clustersite import SERVICE
+from testbed.clustersite import NODE_DAEMON, SERVICE
 from testbed.gridenginesite import GridEngineSite
 from tests.daemons.gridengine.service.jobs import (
     MB,
@@ -64,8 +64,9 @@ def counting(site: GridEngineSite, name: str, *options: str, last: int = 9000) -
 
 
 def node_of(site: GridEngineSite, job: str) -> str:
-    (node,) = [node for node, jobs in site.cluster.jobs_on().items() if job in jobs]
-    return node
+    found = [node for node, jobs in site.cluster.jobs_on().items() if job in jobs]
+    assert len(found) == 1, f"{found}\n{site.told('switch', 'show')}\n{report(site, job)}"
+    return found[0]
 
 
 def counts_on(site: GridEngineSite, job: str) -> int:
@@ -213,20 +214,30 @@ def test_drained_node_is_left_by_its_machines_although_the_service_is_killed(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("stage", range(4))
-def test_two_machines_change_places_on_full_nodes(halves: GridEngineSite, stage: int) -> None:
-    """Also where the service is killed while a stage goes on."""
+@pytest.mark.parametrize(
+    ("victim", "stage"),
+    [("", 0), ("service", 1), ("service", 2), ("service", 3), ("source", 2), ("target", 2)],
+)
+def test_two_machines_change_places_on_full_nodes_whoever_is_killed(
+    halves: GridEngineSite, victim: str, stage: int
+) -> None:
     site, left = halves, [stage] if stage else []
-    pair, firm = full_pair(site, f"places{stage}")
+    pair, firm = full_pair(site, f"places{victim}{stage}")
     counted = [counts_on(site, job) for job in pair]
 
     def strike(found: dict[str, object]) -> None:
-        if left and any((each["stage"], each["state"]) == (stage, "runs") for each in steps_of(found)):
-            left.clear()
-            kill_service(site)
+        for step in steps_of(found):
+            if left and (step["stage"], step["state"]) == (stage, "runs"):
+                left.clear()
+                if victim == "service":
+                    kill_service(site)
+                else:
+                    site.cluster.kill(str(step[victim]), NODE_DAEMON)
+                    site.start_node(str(step[victim]))
 
     before = change_places(site, pair)
     found = switched(site, pair, strike)
+    assert (found["state"], left) == ("done", []), f"{found}\n{site.logs()}"
     for job, count in zip(pair, counted, strict=True):
         wait_until_counted(site, job, count)
     after = [node_of(site, job) for job in pair]
@@ -235,7 +246,5 @@ def test_two_machines_change_places_on_full_nodes(halves: GridEngineSite, stage:
     )
     cancel(site, *pair, *firm)
 
-    assert found["state"] == "done", found
-    assert left == []
     assert sorted(before) == site.cluster.nodes[:2]
     assert after == before[::-1]

@@ -31,7 +31,13 @@ FIRST_S, SECOND_S = 4.0, 14.0
 """Within that a small machine is saved; and starts again, Slurm's pause before it included."""
 FIRST_STRIKES, SECOND_STRIKES = 2, 3
 PATIENCE_S = 300
-KEPT = "cd /var/tmp; head -c 300 outrider-*/job-*/machine.json; tail -n 5 outrider-*/job-*/*.log"
+KEPT = """
+for folder in /var/tmp/outrider-*/job-*; do
+  echo "$folder" $(grep '"state"' "$folder/machine.json") $(wc -c < "$folder/out") $(cat "$folder/out.told")
+  tail -n 1 "$folder/out" "$folder/console.log" "$folder/qemu.log"
+done
+ps -eo pid,time,stat,args | grep '[q]emu-system' | cut -c 1-150
+"""
 """What a node has of machines."""
 MORE = 2
 # Each number is on the guest's own disk, synced, before it is said.

@@ -354,7 +354,7 @@ def test_epilog_of_a_holder_that_was_killed_ends_the_machine_that_came_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, token: str, *, is_left: bool
 ) -> None:
     site = real_site("n1", "/usr/bin/qemu")
-    monkeypatch.setattr(program, "_folder", lambda key: f"{tmp_path}/job-{key}")
+    monkeypatch.setattr(program, "folder_of_user", lambda environment: str(tmp_path))
     held = tmp_path / "job-17"
     held.mkdir(mode=0o700)
     HeldNote(Machine(str(held), site), "18").write(hashlib.sha256(b"t").hexdigest())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cachemgr.machines.batch.kept import KeptMachine, discard, kept_machines
+from cachemgr.machines.batch.kept import OTHER, KeptMachine, discard, kept_machines
 
 OWN = os.geteuid() or 4242
 
@@ -70,3 +70,12 @@ def test_machine_is_discarded_with_the_rights_of_its_user(tmp_path: Path) -> Non
     assert (tmp_path / "asked").read_text() == f"{OWN} discard 7\n"
     assert not discard(KeptMachine(OWN, "7"), str(program))
     assert not discard(KeptMachine(OWN, "7"), str(tmp_path / "none"))
+
+
+def test_machine_in_its_second_folder_is_kept_like_one_in_the_first(tmp_path: Path) -> None:
+    """A virtual node's machine has two, and is in one of them."""
+    own = tmp_path / f"outrider-{os.geteuid()}"
+    for each in (own, own / "job-7", own / OTHER, own / OTHER / "job-7", own / OTHER / "job-8"):
+        each.mkdir(mode=0o700)
+
+    assert [each.job for each in kept_machines(str(tmp_path))] == ["7", "8"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +108,19 @@ def test_machines_of_a_job_are_shown_and_entered_by_their_names(
     assert "--nodelist=n1" in entered[1]
     assert not any(each.startswith("--relative") for each in entered[1])
     assert main(["console", "4711", "worker2"]) != 0
+
+
+def test_machines_on_the_services_own_machine_are_entered_there(
+    service: Service, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each user finds their own folder alone."""
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    running = replace(DETAILS, job=replace(JOB, state="running", user=user), machines_folder=str(tmp_path))
+    service.on("GET", "/v1/jobs/4711", running)
+    monkeypatch.setenv("OUTRIDER_MACHINES", "")
+    for name in ("setgroups", "setresgid", "setresuid"):
+        monkeypatch.setattr(os, name, lambda *_: None)
+
+    assert main(["console", "4711"]) == 125
+
+    assert f"no machine in {tmp_path}/outrider-{os.geteuid()}/job-4711" in capsys.readouterr().err

@@ -47,6 +47,9 @@ JOB = TwinJob(
     used_s=8,
     saved_nodes=("n2", "n1"),
     starts=3,
+    lands_on=("n3",),
+    lands_image="/n3/image",
+    lands_since_s=7,
     option=2,
 )
 KEPT = JournalContent(

@@ -41,6 +41,10 @@ def test_machine_is_told_its_memory_kernel_disk_and_rate() -> None:
     assert words(["preemptible: requeue"]) == ""
 
 
+def test_interactive_lease_needs_no_script_of_its_machine() -> None:
+    assert words(["run: vm", "lease: interactive"], ", memory: 1GiB").endswith(",lease=interactive")
+
+
 @pytest.mark.parametrize(
     ("lines", "deployment", "culprit"),
     [
@@ -53,7 +57,6 @@ def test_machine_is_told_its_memory_kernel_disk_and_rate() -> None:
         (["run: vm", "role: worker"], ", memory: 1GiB", "role"),
         (["run: vm", "data: https://a.example.org/d name=d"], ", memory: 1GiB", "data"),
         (["run: vm", "network-rate: 1MB"], ", memory: 1GiB", "network-rate"),
-        (["run: vm", "lease: interactive"], ", memory: 1GiB", "lease"),
     ],
 )
 def test_what_cannot_be_had_is_refused_by_name(lines: list[str], deployment: str, culprit: str) -> None:

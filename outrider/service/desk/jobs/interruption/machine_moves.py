@@ -90,7 +90,7 @@ def order_move(
     pause_s = expected_pause_s(site, job, len(moved), is_running=runs)
     words = f"from {source} to {target}, by {who}; a pause of at most about {pause_s} s is expected"
     if live is not None:
-        words += ", less if it goes alive in a holder job"
+        words += ", less if it goes alive"
     site.note("machine", f"job {job.key}", "migrates", words, uid=job.uid)
     return words
 

@@ -263,15 +263,16 @@ def test_machines_that_move_alive_where_they_cannot_are_a_fault(tmp_path: Path, 
     found = faults(tmp_path, f"version: 1\nbackend: {{kind: {kind}}}\njobs: {{{jobs}live: true}}\n")
 
     assert any("jobs.live: is true" in each for each in found), found
-    text = "version: 1\nbackend: {kind: slurm}\njobs: {machines: true, live: true}\n"
-    assert load(tmp_path, text).jobs.live
+    for able in ("slurm", "embedded"):
+        text = f"version: 1\nbackend: {{kind: {able}}}\njobs: {{machines: true, live: true}}\n"
+        assert load(tmp_path, text).jobs.live
 
 
 @pytest.mark.parametrize(
     ("backend", "words"),
     [
         ("kind: slurm", ""),
-        ("kind: gridengine", "set jobs.machines"),
+        ("kind: gridengine", "each slot is for one job alone"),
         ("kind: embedded", "set backend.jobs_on_a_processor"),
         ("kind: embedded, jobs_on_a_processor: 2", ""),
     ],
