@@ -220,13 +220,13 @@ def emptied(site: OutriderSite, job: str, node: str) -> tuple[str, dict[str, obj
 
 
 def test_job_of_two_nodes_leaves_a_drained_one_and_goes_on_as_a_whole(machines: OutriderSite) -> None:
-    site, last = machines, 400 if os.environ.get(LONG) else 160
+    site, last = machines, 400 if os.environ.get(LONG) else 110
     site.cluster.write(HEAD, f"{site.home()}/project/pass.sh", PASSING)
     image = site.image("emptied.qcow2", 4 * MB)
     job = submit(site, image, turning(2, last), "-c1", "-N2", MEMORY, boot="ssh")
     wait_for(site, job, "RUNNING")
     first, second = expand(seen(site, job).nodes)
-    wait_until_said(site, job, "20")
+    wait_until_said(site, job, "10")
 
     told, found, places = emptied(site, job, second)
     kept = kept_on(site, second)
