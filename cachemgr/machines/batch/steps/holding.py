@@ -53,6 +53,8 @@ def hold(machine: Machine, own: BatchJob, mark: SavedMark, images: JobImages, ra
     """Wait for the machine, and keep it until it is over, saved, or elsewhere again."""
     if not rate.isdigit() or not int(rate):
         raise BadRequest(f"a holder job needs a rate in bytes a second, not {rate[:20]!r}")
+    # What Slurm shows of a job that went alive before, and then ran by itself, is no file of its own.
+    mark.open_outputs()
     _make_room(machine)
     key = secrets.token_bytes(KEY_BYTES)
 

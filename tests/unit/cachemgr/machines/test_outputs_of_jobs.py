@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 from cachemgr.machines.guest import channel
 from cachemgr.machines.running import JobOutput
+from tests.repository import ROOT
+
+HOLDS = """
+import sys
+from types import SimpleNamespace
+from cachemgr.base.errors import CacheError
+from cachemgr.machines.batch.steps import holding
+from cachemgr.machines.batch.steps.marks import SavedMark
+from cachemgr.machines.keeper import real_site
+from cachemgr.machines.machine import Machine
+class Landing:
+    def __init__(self, *given):
+        pass
+    def wait(self, *given):
+        print("it came", flush=True)
+        raise CacheError("that is enough")
+holding.MachineLanding = Landing
+holding._called = lambda *given: True
+machine = Machine(sys.argv[2], real_site("n1", "/usr/bin/qemu"))
+try:
+    holding.hold(machine, SimpleNamespace(key="18"), SavedMark(sys.argv[1], "17"), None, "9")
+except CacheError:
+    pass
+"""
 
 
 def test_last_words_of_a_batch_system_overwrite_nothing_that_came_from_where_the_machine_is_now(
@@ -26,3 +53,15 @@ def test_last_words_of_a_batch_system_overwrite_nothing_that_came_from_where_the
     os.close(of_batch_system)
 
     assert path.read_text() == "1\n2\ncancelled\n"
+
+
+def test_holder_job_writes_where_its_jobs_output_is_also_when_that_went_alive_before(tmp_path: Path) -> None:
+    """The job has no file any more that Slurm could empty, so its next holder is given none either."""
+    path, marks = tmp_path / "output", tmp_path / ".outrider" / "machines"
+    path.write_text("it was here\n")
+    marks.mkdir(parents=True)
+    (marks / "17.outputs").write_text(json.dumps([str(path), str(path)]))
+    argv = [sys.executable, "-c", HOLDS, str(tmp_path), str(tmp_path / "job-17")]
+    done = subprocess.run(argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+
+    assert (done.returncode, path.read_text()) == (0, "it was here\nit came\n"), done.stderr
