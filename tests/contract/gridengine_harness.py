@@ -198,6 +198,9 @@ class GridEngineHarness:
 
     def fail(self, node: str) -> None:
         self._has_failed = True
+        # On a busy machine a node was perhaps not heard of in time: that would have been the one loss that a
+        # qmaster answers.
+        self._cluster.restart_qmaster()
         self._cluster.crash(node)
 
     def drain(self, node: str) -> None:
