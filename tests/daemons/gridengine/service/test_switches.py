@@ -145,7 +145,10 @@ def test_suspended_machine_moves_and_stays_suspended(machines: GridEngineSite) -
     site.outrider("suspend", job)
     wait_state(site, job, "hRq", BOOT_S)
     wait_shown(site, job, "is suspended")
-    site.outrider("migrate", job, target)
+    # It is shown so a moment before the service has noted it.
+    site.cluster.wait_for(
+        "a move to begin", lambda: site.outrider("migrate", job, target, check=False).returncode == 0
+    )
     site.cluster.wait_for(
         "it to be there", lambda: kept_on(site, target) == [f"job-{job}"], BOOT_S, lambda: report(site, job)
     )
