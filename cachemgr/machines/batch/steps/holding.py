@@ -93,7 +93,11 @@ def _keep(machine: Machine, wish: MachineWish, own: BatchJob, mark: SavedMark, g
             mark.write(machine.place)
         return 0
     given.is_over(status)
-    mark.write_end(status)
+    if JobWatch(own, machine, 0).is_gone():
+        # It was cancelled, and has no next run that would end so.
+        mark.remove_rest()
+    else:
+        mark.write_end(status)
     mark.remove()
     remove_machine(machine)
     return status
