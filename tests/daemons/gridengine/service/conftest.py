@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -28,13 +28,13 @@ KEPT: KeptSite[GridEngineSite] = KeptSite()
 
 
 @contextmanager
-def begun() -> Iterator[GridEngineSite]:
-    with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
+def begun(nodes: int, settings: Mapping[str, object]) -> Iterator[GridEngineSite]:
+    with site_cluster(nodes, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
         made = GridEngineSite(
             cluster,
             link_bytes_per_s=LINK_BYTES_PER_S,
             pool="200MiB",
-            settings={"timings": TIMINGS, "jobs": JOBS},
+            settings={"timings": TIMINGS, "jobs": JOBS, **settings},
         )
         made.install()
         yield made
@@ -42,11 +42,13 @@ def begun() -> Iterator[GridEngineSite]:
 
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest) -> Iterator[GridEngineSite]:
+    """Four nodes, or as many as the file names."""
     lack = missing()
     if lack is not None:
         lacking(lack)
     failed_before = request.session.testsfailed
-    yield KEPT.of(request.node, begun)
+    nodes = getattr(request.module, "NODES_OF_SITE", NODES)
+    yield KEPT.of(request.node, lambda: begun(nodes, getattr(request.module, "SETTINGS", {})))
     if request.session.testsfailed > failed_before:
         KEPT.end()
 
