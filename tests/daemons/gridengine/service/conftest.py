@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -28,13 +28,13 @@ KEPT: KeptSite[GridEngineSite] = KeptSite()
 
 
 @contextmanager
-def begun(nodes: int, settings: Mapping[str, object]) -> Iterator[GridEngineSite]:
-    with site_cluster(nodes, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
+def begun() -> Iterator[GridEngineSite]:
+    with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
         made = GridEngineSite(
             cluster,
             link_bytes_per_s=LINK_BYTES_PER_S,
             pool="200MiB",
-            settings={"timings": TIMINGS, "jobs": JOBS, **settings},
+            settings={"timings": TIMINGS, "jobs": JOBS},
         )
         made.install()
         yield made
@@ -42,13 +42,11 @@ def begun(nodes: int, settings: Mapping[str, object]) -> Iterator[GridEngineSite
 
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest) -> Iterator[GridEngineSite]:
-    """Four nodes, or as many as the file names."""
     lack = missing()
     if lack is not None:
         lacking(lack)
     failed_before = request.session.testsfailed
-    nodes = getattr(request.module, "NODES_OF_SITE", NODES)
-    yield KEPT.of(request.node, lambda: begun(nodes, getattr(request.module, "SETTINGS", {})))
+    yield KEPT.of(request.node, begun)
     if request.session.testsfailed > failed_before:
         KEPT.end()
 
