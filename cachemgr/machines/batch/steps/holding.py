@@ -73,7 +73,7 @@ def hold(
         mark.write_holder(machine.place, own.key)
         return images_here(own.key, offer.wish, images)
 
-    landing = MachineLanding(machine, key, expected)
+    landing, job = MachineLanding(machine, key, expected), JobWatch(own, machine, LOOK_S / 5)
     with closing(_listener()) as listener:
         port = listener.getsockname()[1]
         mark.write_door(Door(os.uname().nodename, port, key.hex(), int(rate)))
@@ -83,8 +83,12 @@ def hold(
                     "a holder job's name is not taken: the machine stays where it is; with Grid Engine its "
                     "node has to be a submit host"
                 )
-            job = JobWatch(own, machine, LOOK_S / 5)
             landing.wait(listener, COMES_WITHIN_S, job.is_gone)
+        except CacheError:
+            if JobWatch(own, machine, 0).is_gone():
+                mark.remove()
+                mark.remove_rest()
+            raise
         finally:
             mark.remove_door()
     # Until that is heard the service takes the machine for being on its way.

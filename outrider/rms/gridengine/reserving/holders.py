@@ -24,12 +24,14 @@ from outrider.rms.gridengine.parsing import Detail
 from outrider.rms.gridengine.reserving.leading import FIRST
 from outrider.rms.gridengine.settings import GridEngineSettings
 from outrider.rms.gridengine.snapshot import Snapshot
-from outrider.rms.gridengine.system import EXECD_PORT, PATIENCE_S, GridEngine
+from outrider.rms.gridengine.system import EXECD_PORT, MOST_ASKED, PATIENCE_S, GridEngine
 from outrider.rms.holders import PROGRAM, HolderJob, MovingJob, land, word_of
 
 KILLED_AFTER_S = 90
 """So much longer than its machine's time a holder may run: it ends the machine, which has 20 s for that."""
 LEAST_S = 60
+ORPHAN_S = 60
+"""So long a holder whose job is gone may take to notice it: it asks every 30 s."""
 WAITING = (JobState.HELD, JobState.PENDING, JobState.SUSPENDED)
 NO_LIMIT = "INFINITY"
 
@@ -53,6 +55,8 @@ class GridEngineHolders(GridEngine):
             settings, commands, clock=clock, account_of=account_of, shown=shown, execd_port=execd_port
         )
         self._warn = warn
+        self._orphans: dict[str, int] = {}
+        """Since when holders have been seen whose jobs are gone."""
 
     def look(self) -> Sight:
         seen = super().look()
@@ -62,18 +66,19 @@ class GridEngineHolders(GridEngine):
         return seen
 
     def _compare(self, snapshot: Snapshot) -> None:
-        """Note what has landed, and delete holders that hold nothing any more: those whose jobs are gone, and
-        those that have run and wait."""
+        """Note what has landed, and delete holders that hold nothing any more: those that have run and wait,
+        and those whose jobs are gone. Of these one that runs notices it by itself, and leaves nothing."""
         jobs = {job.key: job for job in snapshot.sight.jobs}
         for number, detail in snapshot.details.items():
             meant, holder = context.holds(detail), jobs.get(number)
             if meant is None or holder is None:
                 continue
             job, own = snapshot.details.get(meant[0]), jobs.get(meant[0])
-            if job is None or number in snapshot.requeued:
+            if number in snapshot.requeued or (job is None and self._is_late(number, holder)):
                 self._delete(number)
             elif (
-                own is not None
+                job is not None
+                and own is not None
                 and job.uid == detail.uid
                 and job.context.get(context.NEXT_HOLDER) == number
                 and detail.name == HOLDER_NAME.format(HAS, meant[0])
@@ -82,6 +87,12 @@ class GridEngineHolders(GridEngine):
             ):
                 with suppress(Unknown):
                     self._landed(job.number, number, holder.nodes)
+
+    def _is_late(self, number: str, holder: RmsJob) -> bool:
+        """Whether a holder whose job is gone does not notice that."""
+        now_s = self._clock.now_s()
+        self._orphans = dict(list(self._orphans.items())[-MOST_ASKED:])
+        return not holder.nodes or now_s - self._orphans.setdefault(number, now_s) > ORPHAN_S
 
     def land(self, wanted: Landing) -> bool:
         snapshot = self._snapshot()

@@ -31,7 +31,7 @@ holding.MachineLanding = Landing
 holding._called = lambda *given: True
 machine = Machine(sys.argv[2], real_site("n1", "/usr/bin/qemu"))
 try:
-    holding.hold(machine, SimpleNamespace(key="18", attempt=0), SavedMark(sys.argv[1], "17"), None, "9")
+    holding.hold(machine, SimpleNamespace(key="18", attempt=0, is_gone=lambda key: False), SavedMark(sys.argv[1], "17"), None, "9")
 except CacheError:
     pass
 """
