@@ -8,8 +8,8 @@ searches, each of which then looks at the few nodes that matter, and not at the 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator
-from heapq import merge
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge, nsmallest
 
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.timeline import mask_of, numbers
@@ -63,13 +63,13 @@ class _Instants:
             return
         for at_s, node in instants:
             before_s = of[node]
-            if at_s == before_s and at_s == FOREVER:
-                continue
             of[node] = at_s
             if before_s < FOREVER:
                 entry = before_s << bits | node
                 index = bisect_left(entries, entry)
                 if index < len(entries) and entries[index] == entry:
+                    if at_s == before_s:
+                        continue
                     del entries[index]
             if at_s < FOREVER:
                 insort(entries, at_s << bits | node)
@@ -125,6 +125,19 @@ class FreeOrder:
                 lapsed.append((first_s, node))
         later = self._first.pairs(eligible)
         yield from merge(later, sorted(lapsed)) if lapsed else later
+
+    def first_of(self, nodes: Sequence[int], count: int, now_s: int) -> list[int]:
+        """The first so many of some nodes, in the order in which `since` tells them."""
+        if len(nodes) <= count:
+            return list(nodes)
+        first, good, is_open = self._first, self._good, self._open
+        instants: list[tuple[int, int]] = []
+        for node in nodes:
+            first_s = first[node]
+            if is_open >> node & 1:
+                first_s = now_s if good[node] <= now_s else self._look(node, now_s)[0]
+            instants.append((first_s, node))
+        return [node for _, node in nsmallest(count, instants)]
 
     def first_from(self, node: int) -> int:
         """Before that it does not fit on a node."""

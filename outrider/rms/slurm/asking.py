@@ -31,12 +31,16 @@ class Standing:
     key: str
     address: str
     slurm_state: str
-    is_stopped: bool
-    """It has no priority: somebody holds it, or Slurm does."""
+    priority: int
     uid: int
     nodes: tuple[str, ...]
     reason: str
     reservation: str
+
+    @property
+    def is_stopped(self) -> bool:
+        """It has no priority: somebody holds it, or Slurm does."""
+        return self.priority == 0
 
     @property
     def is_over(self) -> bool:
@@ -172,7 +176,7 @@ def _standing(line: str) -> Standing:
             key=key,
             address=f"{array}_{task}" if array == key and task.isdecimal() else key,
             slurm_state=state,
-            is_stopped=priority == "0",
+            priority=int(priority),
             uid=int(uid),
             nodes=expand(nodes) if nodes and not nodes.startswith("(") else (),
             reason=reason,

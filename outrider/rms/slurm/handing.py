@@ -16,6 +16,9 @@ FORGETS_S = 2
 """So much later than Slurm would a job that was sent back starts: slurmd (22.05) runs no prolog for one whose
 earlier start it has not forgotten, and forgets none within 2 s of the last time that it did so."""
 SHELL = "#!/bin/sh\nexec "
+PLACES = 0xF0000000
+"""Slurm's priority/basic numbers jobs from 0xFFFF0000 downwards, as they are submitted; what is less is a sum
+of a priority/multifactor, which is counted anew when a job is released."""
 _KNOWN = ("cpus", "memory_mib", "gpus")
 MOST_SCRIPT = 1 << 20
 
@@ -34,12 +37,13 @@ def record_for(submission: Submission) -> JobRecord | None:
     )
 
 
-def expected(record: JobRecord, start_s: int | None, now_s: int) -> tuple[JobRecord, str, str]:
+def expected(record: JobRecord, priority: int, start_s: int | None, now_s: int) -> tuple[JobRecord, str, str]:
     """How a job is held that shows when it is expected to start: by its priority, so that its begin is free
     to say that. Slurm starts no job without a priority, whether or not its begin has passed; then, and where
-    nobody knows, it shows no start."""
+    nobody knows, it shows no start. A place in the queue is kept, since Slurm would give it the last one."""
     begin_s = now_s if start_s is None else max(start_s, record.begin_s)
-    held = replace(record, is_held=True, is_stopped=True, is_expected=True)
+    place = record.priority or (priority if priority >= PLACES else 0)
+    held = replace(record, is_held=True, is_stopped=True, is_expected=True, priority=place)
     return held, "Priority=0", f"StartTime=uts{begin_s if begin_s < now_s + HELD_BEGIN_S else now_s}"
 
 

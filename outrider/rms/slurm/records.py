@@ -43,8 +43,8 @@ class JobRecord:
     `wish` is what the user asked for when we led the job to nodes of our own; None while we have not.
     `begin_s` is the user's own --begin. `is_stopped`: the submit filter holds it by its priority, since its
     user has named a deadline, or the service has requeued it so. `is_expected`: the service has, so that its
-    begin can be the start that is expected. `priority` is what it was started with before that; 0 if it was
-    not. `saved` is there once its machine has been told to save itself. `option`: whose size it was given.
+    begin can be the start that is expected. `priority` is what it had before that, if it is to get it again.
+    `saved` is there once its machine has been told to save itself. `option`: whose size it was given.
     `holder`: the job of its user's in which its machine runs, or ran last; `next_holder`: one where it goes.
     """
 

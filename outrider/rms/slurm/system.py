@@ -170,7 +170,7 @@ class SlurmSystem:
             found, known = self._standing(job), self._seen.job(job)
             record = known.record.said(text)
             if self._is_held_for_show(found, known):
-                self._write(found, known, *expected(record, start_s, self._clock.now_s()))
+                self._write(found, known, *expected(record, found.priority, start_s, self._clock.now_s()))
             else:
                 self._write(found, known, record)
 
@@ -429,9 +429,8 @@ class SlurmSystem:
         if record.saved is not None and record.is_held and record.saved.limit_s:
             # Slurm gives each run the whole limit, in minutes.
             parts.append(f"TimeLimit={math.ceil(record.saved.left_s / 60)}")
-        if record.priority:
-            # Slurm has forgotten since when it waits: it gets the place that it had.
-            parts.append(f"Priority={record.priority}")
+        # Slurm has forgotten since when it waits: it gets the place that it had.
+        place = [f"Priority={record.priority}"] if record.priority else []
         # One whose node died before its machine was saved is let go like any other: nothing is to resume it.
         new = replace(
             record, is_held=False, is_stopped=False, is_expected=False, is_suspended=False, priority=0,
@@ -441,8 +440,8 @@ class SlurmSystem:
             # Until it has a priority it is ours to release, whatever ends this call halfway.
             self._write(found, known, replace(record, wish=new.wish), *parts)
             self._commands.ask("scontrol", "release", found.address)
-            found, known, parts = replace(found, is_stopped=False), self._seen.job(known.key), []
-        self._write(found, known, new if known.is_managed or new != record else None, *parts)
+            found, known, parts = replace(found, priority=FIRST), self._seen.job(known.key), []
+        self._write(found, known, new if known.is_managed or new != record else None, *parts, *place)
         kept = replace(self._seen.job(known.key), is_held_by_us=False, eligible_s=begin_s)
         self._seen.keep(replace(kept, comment=comment) if comment != known.comment else kept)
         if found.is_stopped and not found.is_held_by_people:

@@ -106,6 +106,23 @@ def test_released_job_runs_and_is_its_users_to_hold_again(cluster: Cluster, scen
     assert scene.harness.ticket_on_nodes(job) == "1.2.3"
 
 
+def test_released_job_has_its_place_before_those_that_came_later(cluster: Cluster, scene: Scene) -> None:
+    """Whatever Slurm gives one that is released: the last place."""
+    with scene.harness.starting_nothing():
+        jobs = [sbatch(cluster, "-n1") for _ in range(3)]
+        for job in jobs[:2]:
+            scene.job(job)
+            scene.system.hold(job, "waits for its image")
+            scene.system.note(job, "outrider: image a.qcow2 is on its way", scene.harness.now_s() + HOUR_S)
+        for job in reversed(jobs[:2]):
+            scene.system.look()
+            scene.system.release(job)
+        shown = cluster.run("squeue", "-h", "-o%A %Q", f"--jobs={','.join(jobs)}").splitlines()
+    places = {job: int(place) for job, place in (line.split() for line in shown)}
+
+    assert sorted(jobs, key=lambda job: places[job], reverse=True) == jobs
+
+
 def test_release_that_dies_halfway_leaves_the_job_held_by_us(cluster: Cluster, scene: Scene) -> None:
     job = held_unstarted(cluster, scene)
     scene.system.note(job, "outrider: image a.qcow2 is on its way", scene.harness.now_s() + HOUR_S)

@@ -23,7 +23,7 @@ SAVED = SavedMachine(node="n3", limit_s=3600, run_s=100, asked_s=150)
 def waiting() -> Standing:
     """As Slurm has it now: it is not held by anybody."""
     return Standing(
-        key="7", address="7", slurm_state="PENDING", is_stopped=False, uid=5, nodes=(), reason="",
+        key="7", address="7", slurm_state="PENDING", priority=5, uid=5, nodes=(), reason="",
         reservation="",
     )  # fmt: skip
 
