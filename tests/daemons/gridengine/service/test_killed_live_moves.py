@@ -188,6 +188,9 @@ def test_job_that_is_deleted_while_its_machine_moves_leaves_nothing(
             site.start_service()
     site.cluster.wait_for("no holder", lambda: holders(site, job) == {}, BOOT_S, site.logs)
     nothing_is_kept(site)
+    marks = site.cluster.run(HEAD, ["ls", f"{site.home()}/.outrider/machines"], check=False).stdout.split()
+
+    assert marks == []
 
 
 @pytest.mark.long
