@@ -22,6 +22,7 @@ from testbed import births, commands, records
 from testbed.births import Folder, InitialFile
 from testbed.commands import CommandFailed
 from testbed.people import USERS, People
+from testbed.preloaded import preloaded
 from testbed.records import ClusterRecord, HostProcess, HostService, TestbedError
 
 if TYPE_CHECKING:
@@ -244,6 +245,15 @@ class Cluster:
         if at_boot:
             others = [each for each in self.record.services.get(host, ()) if each.name != name]
             self._record(services={**self.record.services, host: (*others, service)})
+
+    def start_preloaded(
+        self, host: str, options: Sequence[str], *, name: str, environment: Mapping[str, str]
+    ) -> None:
+        """Start outriderd as `start` does, without its imports."""
+        if self.is_running(host, name):
+            raise TestbedError(f"{name} runs on {host} already: kill it first")
+        variables = commands.environment(self.people.of("root"), environment)
+        preloaded().begin(self._first(host).pid, name, options, variables)
 
     def is_running(self, host: str, name: str) -> bool:
         return self._signal(host, name, "0")

@@ -110,9 +110,15 @@ class ClusterSite(Generic[C]):
         link_bytes_per_s: int,
         pool: str = "1GiB",
         settings: Mapping[str, object] | None = None,
+        is_preloaded: bool = False,
     ) -> None:
-        """`settings` are sections of the service's configuration that go over those here."""
+        """
+        `settings` are sections of the service's configuration that go over those here; `is_preloaded` spares
+        the service's starts the imports (see `testbed.preloaded`), which are of these sources then.
+        """
         self.cluster = cluster
+        # With another tree of files comes another Python.
+        self._is_preloaded = is_preloaded and cluster.record.tree == "/"
         self._pool = pool
         self._key = secrets.token_hex(KEY_BYTES)
         self._settings: dict[str, object] = {
@@ -141,22 +147,12 @@ class ClusterSite(Generic[C]):
 
     def start_service(self) -> None:
         """Start outriderd on the head, and wait until it promises."""
-        self.cluster.start(
-            HEAD,
-            [
-                *IN_ITS_FOLDER,
-                *(
-                    self.cluster.python,
-                    "-m",
-                    "outrider.service",
-                    "--config",
-                    CONFIGURATION,
-                    "--init-if-empty",
-                ),
-            ],
-            name=SERVICE,
-            environment={"PYTHONPATH": PROGRAMS},
-        )
+        options, variables = ["--config", CONFIGURATION, "--init-if-empty"], {"PYTHONPATH": PROGRAMS}
+        if self._is_preloaded:
+            self.cluster.start_preloaded(HEAD, options, name=SERVICE, environment=variables)
+        else:
+            words = [*IN_ITS_FOLDER, self.cluster.python, "-m", "outrider.service", *options]
+            self.cluster.start(HEAD, words, name=SERVICE, environment=variables)
         self.cluster.wait_for("outriderd to promise", self.is_promising, SERVE_S, self.logs)
 
     def start_node(self, node: str) -> None:

@@ -69,7 +69,7 @@ ON_ONE_SITE = {
     "tests/daemons/gridengine/service": (
         "best_effort jobs_with_options kinds_of_lease output_to_nowhere reservations sessions",
         "failures_of_daemons failures_of_images failures_of_people yielding_jobs",
-        "jobs_in_machines machines_on_several_nodes switches",
+        "jobs_in_machines live_moves machines_on_several_nodes switches",
     ),
 }
 FIRST_OF_ITS_SITE = {

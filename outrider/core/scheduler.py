@@ -17,29 +17,22 @@ from outrider.core.besteffort.lending import OpenLease, is_clearable_within
 from outrider.core.besteffort.queue import BestEffortQueue
 from outrider.core.besteffort.suspension_notice import busy_until, give_back, hold_nodes
 from outrider.core.besteffort.yielding import gentlest
-from outrider.core.leases.admission import (
-    AdmissionPolicy,
-    PlannedLease,
-    WithinMaximumRate,
-    first_refusal,
-    price_of,
-)
 from outrider.core.model import Reservation, Workspace
 from outrider.core.reservations.admission import Policy, Rejected, admit, assess
 from outrider.core.reservations.book import Book, ReservationPlan
-from outrider.core.reservations.bundles import BundleAnswer, admit_each, admit_roles
-from outrider.core.reservations.moving import MadeWay, MovedLease, make_way
-from outrider.core.reservations.preempting import Preempted, PreemptionRules, YieldedLease, preempt
 from outrider.core.reservations.refusal import Cause
-from outrider.core.reservations.renegotiation import change_end
 from outrider.core.site_view import CoreSiteView
 
 # What most sites do without is loaded by whoever asks for it: making its classes would slow every start.
 if TYPE_CHECKING:
     from outrider.core.besteffort.protection.first_slice import FirstSlices, SliceRules
     from outrider.core.leases.adaptive import AdaptiveShare, SteeringRules
+    from outrider.core.leases.admission import AdmissionPolicy, PlannedLease
     from outrider.core.leases.pricing import PriceList
     from outrider.core.options.admission import OptionsAnswer
+    from outrider.core.reservations.bundles import BundleAnswer
+    from outrider.core.reservations.moving import MadeWay, MovedLease
+    from outrider.core.reservations.preempting import Preempted, PreemptionRules, YieldedLease
 
 FORGET_EVERY_S = 6 * 3600
 """How often the slot tables drop their past, which nobody asks for."""
@@ -103,12 +96,15 @@ class _Review:
     ) -> None:
         self._rules, self._view, self._now_s = rules, view, now_s
         self._asked = (*rules.admission, steering) if steering is not None else rules.admission
+        self._asks = bool(self._asked) or rules.prices is not None
         self.price: int | None = None
         self.is_too_dear = False
         self.prices: dict[str, int] = {}
         self._told: tuple[PlannedLease, str] | None = None
 
     def __call__(self, plan: ReservationPlan) -> str:
+        if not self._asks:
+            return ""
         lease, told = self._view.lease(plan), self._told
         # When it is asked again, other leases may have moved.
         self._told = None
@@ -117,12 +113,16 @@ class _Review:
     def unless_refused(self, choice: Choice, plan: ReservationPlan) -> ReservationPlan:
         """The choice is not made of nodes for what is refused wherever it is. What is chosen is asked about
         next, and that is known then."""
+        if not self._asks:
+            return choice(plan, self._now_s)
         lease = self._view.lease(plan)
         words = self._words(plan, lease)
         self._told = lease, words
         return plan if words else choice(plan, self._now_s)
 
     def _words(self, plan: ReservationPlan, lease: PlannedLease) -> str:
+        from outrider.core.leases.admission import WithinMaximumRate, first_refusal, price_of
+
         rules, view, now_s = self._rules, self._view, self._now_s
         self.price, self.is_too_dear = None, False
         words = first_refusal(self._asked, lease, view, now_s)
@@ -202,8 +202,12 @@ class Scheduler:
             # Leases that make way look for places of their own, from now on.
             holds += hold_nodes(self.board, now_s, now_s)
             if self.leases.is_moving:
+                from outrider.core.reservations.moving import make_way
+
                 found = make_way(book, workspace, now_s, is_plan=is_plan, review=review)
             if found is None and self.leases.preemption is not None:
+                from outrider.core.reservations.preempting import preempt
+
                 rules = self.leases.preemption
                 found = preempt(book, workspace, now_s, rules, is_plan=is_plan, review=review)
         give_back(self.board, holds)
@@ -230,6 +234,8 @@ class Scheduler:
         """What a request would cost that has no place, at the start that was asked for."""
         if self.leases.prices is None:
             return None
+        from outrider.core.leases.admission import price_of
+
         return price_of(self.leases.prices, self.view.wanted(workspace), self.view, now_s)
 
     def _clear(
@@ -256,6 +262,8 @@ class Scheduler:
     ) -> DecidedTogether:
         """Accept all of these reservations or none: occurrences of one that recurs, or, with `is_one_start`,
         the roles of one of unlike instances."""
+        from outrider.core.reservations.bundles import admit_each, admit_roles
+
         book = self.book
         book.links.pass_until(now_s)
         holds = hold_nodes(self.board, now_s, now_s)
@@ -322,6 +330,8 @@ class Scheduler:
             self.board.lent[name] = (((now_s, start_s),), lease.fits)
         end_s = start_s + lease.duration_s
         if end_s < lease.end_s:
+            from outrider.core.reservations.renegotiation import change_end
+
             change_end(self.book, name, end_s, now_s)
         if not lease.is_lent:
             self.queue.give_back(lease.fits, lease.need, end_s, lease.end_s)
@@ -454,6 +464,8 @@ def _changed(
     """Who has another place, whose earlier place is free, and who has yielded."""
     if found is None:
         return (), (), ()
+    from outrider.core.reservations.moving import MadeWay
+
     if isinstance(found, MadeWay):
         return found.moved, found.moved, ()
     return found.moved, found.freed, found.yielded

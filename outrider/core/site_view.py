@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from outrider.core.besteffort.protection.prediction import slowdown_percent, wanted_units
 from outrider.core.besteffort.queue import BestEffortQueue
-from outrider.core.leases.admission import PlannedLease
 from outrider.core.model import Workspace
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.reservations.book import Book, BookEntry, ReservationPlan
+
+if TYPE_CHECKING:
+    from outrider.core.leases.admission import PlannedLease
 
 
 def unit_of(names: Iterable[str]) -> str:
@@ -53,13 +55,19 @@ class CoreSiteView:
 
     def best_effort_units(self, now_s: int) -> int:
         """What best effort runs on and waits for."""
+        from outrider.core.besteffort.protection.prediction import wanted_units
+
         return wanted_units(self._queue.board, self._queue.waiting, self.unit, now_s)
 
     def queue_slowdown_percent(self, extra: PlannedLease, now_s: int) -> int:
         """The mean bounded slowdown of best effort if the lease were accepted, as is predicted now."""
+        from outrider.core.besteffort.protection.prediction import slowdown_percent
+
         leases = [*self.leases(now_s, FOREVER), extra]
         return slowdown_percent(self._queue.board, self._queue.waiting, leases, self.unit, now_s)
 
     def _planned(self, workspace: Workspace, spans: tuple[tuple[int, int], ...]) -> PlannedLease:
+        from outrider.core.leases.admission import PlannedLease
+
         units = workspace.instances * workspace.resources[self.unit]
         return PlannedLease(workspace=workspace, units=units, spans=spans)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING
 
 from outrider.core.besteffort.board import BestEffortRun
 from outrider.core.besteffort.suspension import Segment, instant_of
@@ -18,12 +19,14 @@ from outrider.core.images.pools import Stay
 from outrider.core.model import LeasePiece, Node, Reservation, Transfer, Workspace
 from outrider.core.reservations.admission import Rejected
 from outrider.core.reservations.book import BookEntry, ReservationPlan
-from outrider.core.reservations.preempting import YieldedLease
 from outrider.core.scheduler import Decided
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
 from outrider.sim.workload.options.submissions import options_here, reserve
 from outrider.sim.workload.trace import Trace, TraceSubmission, best_effort_of
+
+if TYPE_CHECKING:
+    from outrider.core.reservations.preempting import YieldedLease
 
 
 class EventOrder(IntEnum):
@@ -419,8 +422,7 @@ class Simulation:
         for fault in self._slow:
             if fault.at_s <= self.now_s < fault.until_s:
                 lost_s = transfer.duration_s * fault.percent // 100
-                has_deadline = transfer.deadline_s is not None
-                self.scheduler.book.links.stall(lost_s, has_deadline=has_deadline)
+                self.scheduler.book.links.stall(lost_s, has_deadline=transfer.deadline_s is not None)
                 self.scheduler.book.expect_arrivals(self.now_s)
 
     def _node_fails(self, name: str) -> None:
@@ -483,7 +485,7 @@ class Simulation:
             return
         first = run.segments[0]
         self.scheduler.queue.finish(run, self.now_s)
-        segments = run.segments or (replace(first, end_s=first.start_s, resume_s=0, suspend_s=0, disk=()),)
+        segments = run.segments or (first._replace(end_s=first.start_s, resume_s=0, suspend_s=0, disk=()),)
         submission = self._submissions[run.workspace.name]
         self.outcome.done.append(
             FinishedRun(

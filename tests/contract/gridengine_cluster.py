@@ -252,8 +252,10 @@ class Cluster:
             os.chown(self.disk / "home" / name, uid, uid)
 
     def _spool(self) -> None:
-        for name in ("bin", "lib", "util", "utilbin"):
+        for name in ("bin", "lib", "utilbin"):
             (self.disk / "root" / name).symlink_to(f"/var/lib/gridengine/{name}")
+        self.write("root/util/arch", ARCHITECTURE)
+        (self.disk / "root/util/arch").chmod(0o755)
         bootstrap = (TEMPLATES / "default-bootstrap").read_text()
         self.write(
             "root/default/common/bootstrap", bootstrap.replace("/var/spool/gridengine", "/media/spool")
@@ -341,7 +343,11 @@ CONFIGURATION = {
     "max_advance_reservations": "0",
     "finished_jobs": "1000",
     "execd_params": "ENABLE_ADDGRP_KILL=true",
+    # Debian's wrapper of that name finds out the architecture first, as below.
+    "shepherd_cmd": str(PROGRAMS / "sge_shepherd"),
 }
+# Each shepherd asks for it, twice: the original starts a dozen processes to answer, a compiler among them.
+ARCHITECTURE = f"#!/bin/sh\necho {VARIABLES['SGE_ARCH']}\n"
 SCHEDULER = {
     "schedule_interval": "1:0:0",
     "flush_submit_sec": "0",

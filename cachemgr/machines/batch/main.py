@@ -8,7 +8,7 @@
     machine ssh JOB COMMAND …               a shell in its guest, or a command there
     machine discard JOB                     as the node's daemon calls it for a job that is gone
     machine move arrive|give|drop JOB       as it calls them for one whose machine goes on elsewhere
-    machine hold JOB RATE                   a holder job, to whose node a job's running machine goes
+    machine hold JOB RATE [SECONDS]         a holder job, to whose node a job's running machine goes
     machine change JOB STAMP IMAGE          have the keeper of a virtual node bring it to its other folder
 
 The submit filter puts `#!/usr/lib/outrider/machine run=vm,…` above the script's own first line. The machine
@@ -109,9 +109,9 @@ def main(arguments: Sequence[str], *, site: MachineSite | None = None) -> int:
             return discard(arguments[1], site or real_site(os.uname().nodename, PROGRAM))
         if len(arguments) == 3 and arguments[0] == MOVE and arguments[1] in STEPS:
             return move(arguments[1], _key(arguments[2]), site or real_site(os.uname().nodename, PROGRAM))
-        if len(arguments) == 3 and arguments[0] == HOLD:
+        if len(arguments) in (3, 4) and arguments[0] == HOLD:
             found = site or real_site(os.uname().nodename, PROGRAM)
-            return _hold(_key(arguments[1]), arguments[2], os.environ, found)
+            return _hold(_key(arguments[1]), arguments[2:], os.environ, found)
         if len(arguments) > 2 and arguments[0] == TASKS:
             return run_tasks(arguments[1], arguments[2:])
         if list(arguments) == [MEMBER]:
@@ -218,14 +218,14 @@ def _run_in_two_folders(
         machine, is_appended = there, True
 
 
-def _hold(key: str, rate: str, environment: Mapping[str, str], site: MachineSite) -> int:
+def _hold(key: str, rate_and_time: Sequence[str], environment: Mapping[str, str], site: MachineSite) -> int:
     from cachemgr.machines.batch.steps.holding import hold
 
     own, folder = job_here(environment), _folder(key)
     make_private(os.path.dirname(folder))
     images = job_images(site.disk, own.key, environment.get("OUTRIDER_IMAGE", ""), 0, ())
     mark = SavedMark(home_of_marks(environment), key)
-    return hold(Machine(folder, site), own, mark, images, rate)
+    return hold(Machine(folder, site), own, mark, images, *rate_and_time)
 
 
 def _member(environment: Mapping[str, str], site: MachineSite) -> int:
@@ -343,8 +343,7 @@ def _forget_holder(machine: Machine, job: BatchJob, mark: SavedMark) -> None:
     """A machine that went to a holder job which is gone, and has left no word of its end, is lost: the job
     begins anew, as any whose node died."""
     holder = mark.holder()
-    known = job.others() if holder else None
-    if known is not None and holder not in known:
+    if holder and job.is_gone(holder):
         mark.remove()
         if _moved_to(machine):
             machine.remove()

@@ -22,11 +22,14 @@ MACHINES = "/var/tmp"
 """Where each user's folder of machines is; the epilog looks there, too."""
 FOLDER_VARIABLE = "OUTRIDER_MACHINES"
 """In which it is on the embedded batch system's virtual nodes; other jobs have none of these."""
+NO_JOB = b"do not exist"
+"""What qstat says of a job that there is not."""
 CPUS_VARIABLE, ATTEMPT_VARIABLE = "OUTRIDER_MACHINE_CPUS", "OUTRIDER_MACHINE_ATTEMPT"
 BOOT_VARIABLE = "OUTRIDER_MACHINE_BOOT"
 """Where kernels are there."""
-IN_ERROR = 100
-"""A job that ends with it is in Grid Engine's error state, until somebody clears that."""
+GIVEN_BACK, IN_ERROR = 99, 100
+"""A job of Grid Engine's that ends with the first begins anew. One that ends with the second is in its error
+state, until somebody clears that."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,10 @@ class BatchJob:
     """The command that sends it back to the queue, held; without one it is enough to end."""
     listing: Sequence[str] = ()
     """The command that prints the numbers of all jobs of this user."""
+    asking: Sequence[str] = ()
+    """Where there is none: the one that says whether there is the job whose number follows."""
+    naming: Sequence[str] = ()
+    """The command that gives it another name, in the place of `{}`."""
     ends_well: bool = True
     """Whether it ends with 0 when it is back in the queue."""
     elsewhere_status: int | None = None
@@ -58,29 +65,43 @@ class BatchJob:
     """Whether its machine may be told to go to its other folder, alive: nodes are names there."""
     kernels: str = KERNELS
     """Where its node's kernels are."""
+    kept_statuses: Sequence[int] = ()
+    """With which no job may end that is to be over: they mean something to the batch system."""
 
     def give_back(self) -> bool:
         """Whether the batch system has taken it back. It may end this process meanwhile."""
         if not self.giving_back:
             return True
-        try:
-            done = subprocess.run(
-                list(self.giving_back), stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_S
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return False
-        return done.returncode == 0
+        done = self._asked(self.giving_back)
+        return done is not None and done.returncode == 0
 
     def others(self) -> frozenset[str] | None:
         """All jobs of this user that the batch system knows, this one too; None if it does not say."""
-        try:
-            done = subprocess.run(
-                list(self.listing), stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_S
-            )
-        except (OSError, IndexError, ValueError, subprocess.TimeoutExpired):
+        done = self._asked(self.listing)
+        if done is None:
             return None
         found = frozenset(done.stdout.decode(errors="replace").split())
         return found if done.returncode == 0 and self.key in found else None
+
+    def is_gone(self, key: str) -> bool:
+        """Whether the batch system says that there is no job of that number."""
+        if not self.asking:
+            known = self.others()
+            return known is not None and key not in known
+        done = self._asked([*self.asking, key])
+        return done is not None and done.returncode != 0 and NO_JOB in done.stdout + done.stderr
+
+    def is_called(self, name: str) -> bool:
+        """Whether the batch system calls it so from now on."""
+        done = self._asked([each.format(name) for each in self.naming])
+        return done is not None and done.returncode == 0
+
+    def _asked(self, command: Sequence[str]) -> subprocess.CompletedProcess[bytes] | None:
+        """How a command ends; None if it does not."""
+        try:
+            return subprocess.run(list(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_S)
+        except (OSError, IndexError, ValueError, subprocess.TimeoutExpired):
+            return None
 
 
 def job_here(environment: Mapping[str, str]) -> BatchJob:
@@ -137,6 +158,7 @@ def _of_slurm(environment: Mapping[str, str]) -> BatchJob:
         attempt=_count(environment.get("SLURM_RESTART_COUNT", "0")),
         giving_back=("scontrol", "requeuehold", address),
         listing=("squeue", "--noheader", "--format=%A", f"--user={os.geteuid()}"),
+        naming=("scontrol", "update", f"JobId={key}", "JobName={}"),
     )
 
 
@@ -164,6 +186,9 @@ def _of_grid_engine(environment: Mapping[str, str]) -> BatchJob:
         attempt=_count(environment.get("RESTARTED", "0")),
         elsewhere_status=IN_ERROR,
         comes_back=not others,
+        asking=("qstat", "-j"),
+        naming=("qalter", "-N", "{}", _number(environment["JOB_ID"])),
+        kept_statuses=(GIVEN_BACK, IN_ERROR),
         nodes=1 + len(others),
         member=_count(member),
         others_step=(PROGRAM, TASKS, ",".join(f"{host}:{count}" for host, count in others)),

@@ -15,7 +15,7 @@ from outrider.core.besteffort.placement import (
     segments_on,
     source_on,
 )
-from outrider.core.besteffort.suspension import Segment, SegmentShare
+from outrider.core.besteffort.suspension import Segment, SegmentShare, whole_share
 from outrider.core.images.pools import Life
 from outrider.core.model import Image, Workspace
 from outrider.core.nodes.earliest_slots import SlotSweep
@@ -131,11 +131,18 @@ class GangSearch:
         """Where, among `nodes`, the image can be used at `start_s` without a new transfer."""
         found: dict[int, ImageSource] = {}
         board, image, now_s = self._board, self._image, self._now_s
-        if image is not None:
-            for node in numbers(nodes & board.book.pools.mask_with(image.key)):
-                source = source_on(board, image, node, now_s)
-                if source is not None and source.ready_s <= start_s:
-                    found[node] = source
+        if image is None or not board.book.terms.is_reusing:
+            return found
+        key, pools = image.key, board.book.pools
+        lingering = ImageSource(now_s, None, True)
+        for node in numbers(nodes & pools.mask_with(key)):
+            pool = pools.pools[node]
+            if key in pool.lingering and key not in pool.lives:
+                found[node] = lingering
+                continue
+            source = source_on(board, image, node, now_s)
+            if source is not None and source.ready_s <= start_s:
+                found[node] = source
         return found
 
     def _together_at(self, start_s: int, only: int | None) -> RunPlacement | None:
@@ -270,7 +277,7 @@ class GangSearch:
         )
         if nodes is None or not self._may_stop(start_s, nodes, window_s):
             return None
-        return tuple([SegmentShare(node, 1, need) for node in nodes])
+        return tuple([whole_share(node, need) for node in nodes])
 
     def _may_stop(self, start_s: int, nodes: Sequence[int], window_s: int) -> bool:
         """Whether it may run on these nodes as long as they are free."""

@@ -6,7 +6,6 @@ Nothing is changed here; what is found is a `RunPlacement`, which `queue` takes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from outrider.core.besteffort.board import QueueBoard
@@ -19,8 +18,7 @@ from outrider.core.nodes.selection import fit
 from outrider.core.nodes.timeline import numbers
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunPlacement:
+class RunPlacement(NamedTuple):
     """A way to run a workspace: its segments, and where its image comes from.
 
     `joined` are stays of the image to be extended, `revived` nodes where it lingers, and
@@ -105,11 +103,11 @@ def _one_on(
     if workspace.image is None:
         return place
     if source is None:
-        place = replace(place, missing=(node,))
+        place = place._replace(missing=(node,))
     elif source.life is not None:
-        place = replace(place, joined=((node, source.life),))
+        place = place._replace(joined=((node, source.life),))
     else:
-        place = replace(place, revived=(node,))
+        place = place._replace(revived=(node,))
     return place if pools_allow(board, workspace.image, place, now_s) else None
 
 

@@ -76,6 +76,8 @@ class BestEffortQueue:
         """Walk the queue once and place what can be placed."""
         placed = self._reconsider(now_s) if self._has_gaps else []
         self._has_gaps = False
+        if not self.waiting:
+            return placed
         overtaking = Overtaking(self.board.rules.backfilling, self._places_left(now_s))
         walk = _Walk(StartChances(self.board, now_s))
         order = -1
@@ -220,10 +222,13 @@ class BestEffortQueue:
         if rules.places is None:
             return len(self.waiting) + 1
         # Who begins at this very instant waits no more, though it has not been told to begin yet.
-        taken = sum(
-            not run.has_begun and run.start_s > max(run.ready_s, now_s) for run in self.board.runs.values()
-        )
-        return max(0, rules.places - taken)
+        left = rules.places
+        for run in self.board.runs.values():
+            if not run.has_begun and run.start_s > max(run.ready_s, now_s):
+                left -= 1
+                if left <= 0:
+                    return 0
+        return left
 
     def _try(
         self,

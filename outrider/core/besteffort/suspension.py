@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from outrider.core.model import LeasePiece, Resources, Workspace
@@ -117,8 +118,13 @@ class SegmentShare(NamedTuple):
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+@lru_cache(maxsize=1 << 16)
+def whole_share(node: int, need: int) -> SegmentShare:
+    """One instance on a node: a site has few sizes, and places are made of them all the time."""
+    return SegmentShare(node, 1, need)
+
+
+class Segment(NamedTuple):
     """The nodes are taken in [start_s, end_s); the first and last seconds may be overhead."""
 
     start_s: int
@@ -198,7 +204,7 @@ def joined(done: tuple[Segment, ...], rest: tuple[Segment, ...]) -> tuple[Segmen
     last, first = done[-1], rest[0]
     if last.end_s != first.start_s or first.resume_s or last.shares != first.shares:
         return done + rest
-    whole = replace(last, end_s=first.end_s, suspend_s=first.suspend_s, disk=last.disk + first.disk)
+    whole = last._replace(end_s=first.end_s, suspend_s=first.suspend_s, disk=last.disk + first.disk)
     return (*done[:-1], whole, *rest[1:])
 
 
@@ -314,8 +320,7 @@ def is_tight(
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Overhead:
+class Overhead(NamedTuple):
     """Seconds taken out of a segment, and when each node's disk is busy."""
 
     seconds: int

@@ -7,8 +7,6 @@ reservation runs on until it must be written.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard
 from outrider.core.besteffort.suspension import Segment, free_until, suspending
 from outrider.core.nodes.timeline import BUCKET_S
@@ -55,7 +53,7 @@ def withdraw(board: QueueBoard, run: BestEffortRun, start_s: int, now_s: int) ->
             if begin_s >= written_s:
                 board.disks[node].give_back(begin_s, length_s)
         disk = tuple(each for each in current.disk if each[1] < written_s)
-        unsuspended = replace(current, suspend_s=0, disk=disk)
+        unsuspended = current._replace(suspend_s=0, disk=disk)
         run.segments = tuple(unsuspended if each is current else each for each in run.segments)
     board.vacate(run, min(current.end_s, start_s))
 
@@ -70,12 +68,12 @@ def suspend_in_time(board: QueueBoard, run: BestEffortRun, now_s: int) -> None:
     end_s = free_until(table, shares, current.end_s, current.end_s + missing_s)
     if end_s > current.end_s:
         board.everything.reserve_all(current.amounts(), current.end_s, end_s)
-    whole = replace(current, end_s=end_s)
+    whole = current._replace(end_s=end_s)
     if end_s < current.end_s + missing_s:
         written = suspending(board.disks, shares, end_s, _overhead_s(board, run), board.rules.suspension)
         for node, begin_s, length_s in written.disk:
             board.disks[node].take(begin_s, length_s)
-        whole = replace(whole, suspend_s=written.seconds, disk=whole.disk + written.disk)
+        whole = whole._replace(suspend_s=written.seconds, disk=whole.disk + written.disk)
     run.segments = (*run.segments[:-1], whole)
 
 

@@ -215,7 +215,7 @@ class PossibleStarts:
     def __init__(self, starts: tuple[PossibleStart, ...]) -> None:
         self._starts = starts
         self._longest: dict[int, int] = {}
-        self.count = max([each.stairs.count for each in starts])
+        self.count = max([each.stairs.count for each in starts], default=0)
         """How many nodes are free at most at any of them."""
 
     def longest_s(self, nodes: int) -> int:
@@ -322,7 +322,11 @@ class StartChances:
         return instants
 
     def _of(self, need: int, instants: list[tuple[int, int]]) -> PossibleStarts:
-        starts = tuple([self._start(need, at_s, mask) for at_s, mask in instants])
+        masks, available = self._board.everything.free_masks(need), self._board.book.available
+        # On a site that is full no node is free at most instants.
+        starts = tuple([
+            self._start(need, at_s, mask) for at_s, mask in instants if masks.at(at_s) & mask & available
+        ])  # fmt: skip
         found = self._same.get(starts)
         if found is None:
             found = self._same[starts] = PossibleStarts(starts)

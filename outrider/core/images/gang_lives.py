@@ -34,10 +34,11 @@ def revive_all(
 
 
 def extend_all(pools: Pools, lives: Sequence[tuple[int, Life]], user: str, until_s: int) -> None:
-    """`Pools.extend` of each."""
+    """`Pools.extend` of each; they are of one image."""
     expired: list[tuple[int, Life]] = []
+    key = lives[0][1].image.key if lives else ""
     for node, life in lives:
-        users, uses, key = life.users, pools.pools[node].uses, life.image.key
+        users, uses = life.users, pools.pools[node].uses
         at_s = until_s
         if users:
             users[user] = max(until_s, users.get(user, 0))

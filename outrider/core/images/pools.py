@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import NamedTuple
 
 from outrider.core.images.encumbrance import NOTHING, Encumbrance, beside, highest
@@ -334,7 +335,7 @@ class Pools:
 
     def expire(self, lives: Sequence[tuple[int, Life]], earlier: Sequence[tuple[int, Life]]) -> None:
         """These have another end, and some of them one that is earlier."""
-        self.changed.update([node for node, _ in lives])
+        self.changed.update(map(itemgetter(0), lives))
         due_s, due = -1, list[tuple[int, Life]]()
         for each in earlier:
             if each[1].expires_s != due_s:

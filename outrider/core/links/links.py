@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from outrider.core.links.deadline import DeadlineLink
-from outrider.core.links.deadline_network import DeadlineNetwork
 from outrider.core.links.fifo import FifoLink, Scheduled
 from outrider.core.links.schedule import DeadlineSchedule
 from outrider.core.model import Image, Transfer
+
+if TYPE_CHECKING:
+    from outrider.core.links.deadline_network import DeadlineNetwork
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -61,6 +61,9 @@ class BusyForecast:
         self._changed: set[int] = set()
         self.changes = 0
         """How often anything has become known or expected, or is so no more."""
+        self._at_mark: dict[str, tuple[Taken, ...]] | None = None
+        """Under each name under which something else has become known since the mark, what was known then;
+        None if no mark holds."""
         for each in taken:
             self.take(each)
 
@@ -77,6 +80,8 @@ class BusyForecast:
         before = self._known.get(name, ())
         if before == taken:
             return
+        if self._at_mark is not None:
+            self._at_mark.setdefault(name, before)
         on, rows = self._on, self._known_rows
         for each in before:
             for node in each.nodes:
@@ -104,6 +109,7 @@ class BusyForecast:
         if taken.start_s >= taken.end_s:
             return
         self.changes += 1
+        self._at_mark = None
         for node in taken.nodes:
             expected = self._expected.setdefault(node, [])
             expected.append(taken)
@@ -119,6 +125,7 @@ class BusyForecast:
         """What was expected is thought about anew."""
         nodes, self._expected = self._expected, {}
         if nodes:
+            self._at_mark = None
             self._change(nodes)
 
     def changed(self, since_s: int, now_s: int) -> set[int]:
@@ -162,6 +169,27 @@ class BusyForecast:
         self._openings.move_to_end(need)
         found.pass_to(now_s)
         return found
+
+    def mark(self, now_s: int) -> None:
+        """Keep in mind in which orders nodes are, for `back_to_mark`."""
+        self._at_mark = {}
+        for each in self._openings.values():
+            each.mark(now_s)
+
+    def back_to_mark(self) -> None:
+        """Most of what has become known since the mark is forgotten again: orders are what they were, but for
+        nodes of which something else is known. What is free of a node depends on what is known of it, and
+        on nothing else; so this saves looks at nodes, and changes no answer."""
+        known, self._at_mark = self._at_mark, None
+        if known is None:
+            return
+        changed: set[int] = set()
+        for name, before in known.items():
+            after = self._known.get(name, ())
+            if after != before:
+                changed.update(*(each.nodes for each in (*before, *after)))
+        for order in self._openings.values():
+            order.back(changed)
 
     def unknown(self, need: int) -> int:
         """How many nodes are looked at before `openings` tells the first."""

@@ -8,8 +8,8 @@ searches, each of which then looks at the few nodes that matter, and not at the 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator
-from heapq import merge
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge, nsmallest
 
 from outrider.core.nodes.node_timeline import FOREVER
 from outrider.core.nodes.timeline import mask_of, numbers
@@ -34,6 +34,12 @@ class _Instants:
 
     def __getitem__(self, node: int) -> int:
         return self._of[node]
+
+    def copy(self) -> _Instants:
+        found = _Instants(0)
+        found._bits, found.node = self._bits, self.node
+        found._of, found.entries = self._of.copy(), self.entries.copy()
+        return found
 
     def pairs(self, eligible: int) -> Iterator[tuple[int, int]]:
         """Instants and nodes of a mask, in order."""
@@ -63,13 +69,13 @@ class _Instants:
             return
         for at_s, node in instants:
             before_s = of[node]
-            if at_s == before_s and at_s == FOREVER:
-                continue
             of[node] = at_s
             if before_s < FOREVER:
                 entry = before_s << bits | node
                 index = bisect_left(entries, entry)
                 if index < len(entries) and entries[index] == entry:
+                    if at_s == before_s:
+                        continue
                     del entries[index]
             if at_s < FOREVER:
                 insort(entries, at_s << bits | node)
@@ -91,6 +97,28 @@ class FreeOrder:
         self._open = 0
         """A mask of the nodes on which it may fit now."""
         self._stale = set(range(count))
+        self._stale_at_mark: set[int] | None = None
+        """What was stale when it was to be kept in mind how it is; None if it is not."""
+        self._at_mark: tuple[_Instants, _Instants, dict[int, int], int] | None = None
+        """How it was then, if it has changed since."""
+        self._is_used = False
+        """Whether anybody has asked since."""
+
+    def mark(self, now_s: int) -> None:
+        """Keep in mind how it is now, for `back`."""
+        if self._is_used and self._stale:
+            self._refresh(now_s)
+        self._stale_at_mark, self._at_mark, self._is_used = self._stale.copy(), None, False
+
+    def back(self, changed: set[int]) -> None:
+        """Of these nodes something else is taken than at the mark, of all others the same as then: be as it
+        was then, if fewer nodes are to be looked at for that than otherwise."""
+        stale = self._stale_at_mark
+        if stale is not None and len(stale) + len(changed) < len(self._stale):
+            if self._at_mark is not None:
+                self._first, self._good, self.before, self._open = self._at_mark
+            self._stale = stale | changed
+        self._stale_at_mark = self._at_mark = None
 
     def stale(self, nodes: Iterable[int]) -> None:
         """Something else is taken of these nodes now."""
@@ -126,6 +154,19 @@ class FreeOrder:
         later = self._first.pairs(eligible)
         yield from merge(later, sorted(lapsed)) if lapsed else later
 
+    def first_of(self, nodes: Sequence[int], count: int, now_s: int) -> list[int]:
+        """The first so many of some nodes, in the order in which `since` tells them."""
+        if len(nodes) <= count:
+            return list(nodes)
+        first, good, is_open = self._first, self._good, self._open
+        instants: list[tuple[int, int]] = []
+        for node in nodes:
+            first_s = first[node]
+            if is_open >> node & 1:
+                first_s = now_s if good[node] <= now_s else self._look(node, now_s)[0]
+            instants.append((first_s, node))
+        return [node for _, node in nsmallest(count, instants)]
+
     def first_from(self, node: int) -> int:
         """Before that it does not fit on a node."""
         return self._first[node]
@@ -140,6 +181,9 @@ class FreeOrder:
 
     def _refresh(self, now_s: int) -> None:
         """Look at the nodes of which something else is taken."""
+        self._is_used = True
+        if self._stale_at_mark is not None and self._at_mark is None:
+            self._at_mark = self._first.copy(), self._good.copy(), self.before.copy(), self._open
         stale, self._stale = self._stale, set()
         found = [(self._look(node, now_s), node) for node in stale]
         before = self.before

@@ -235,7 +235,8 @@ class SiteTimeline:
         self._forget_rooms()
 
     def _forget_rooms(self) -> None:
-        self._runs.clear()
+        if self._runs:
+            self._runs.clear()
         if self._rooms:
             self._rooms.clear()
 

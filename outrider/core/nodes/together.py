@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
+from itertools import islice, takewhile
 
 from outrider.core.nodes.forecast import BusyForecast
 from outrider.core.nodes.node_timeline import FOREVER
 
 NOTHING: Mapping[int, int] = {}
+MOST_MORE = 64
+"""If so many nodes more than are wanted can start at an instant, the first are taken as they come."""
 
 
 def earliest_together(
@@ -34,8 +36,9 @@ def earliest_together(
     # Elsewhere it can start as soon as a node is free for good, and no sooner.
     apart = {node for node, longest_s in order.before.items() if longest_s >= duration_s}
     apart.update(there_s)
-    good = (good_s for good_s, node in order.good_in_order(eligible) if node not in apart)
-    elsewhere = list(islice(good, count))
+    good = (each for each in order.good_in_order(eligible) if each[1] not in apart)
+    soonest = list(islice(good, count))
+    elsewhere = [good_s for good_s, _ in soonest]
     last_s = max(at_s, elsewhere[-1]) if len(elsewhere) == count else FOREVER
     starts: dict[int, int] = {}
     for node in apart:
@@ -52,6 +55,14 @@ def earliest_together(
         for node, start_s in starts.items():
             if start_s < at_s:
                 starts[node] = forecast.free_from(node, need, at_s, duration_s)
+    # Usually hardly more can start by then than are wanted, but many more are passed by who looks for them in
+    # order: those that are free earlier for too short.
+    able = [node for good_s, node in soonest if good_s <= at_s]
+    if len(able) == count:
+        able += [node for _, node in takewhile(lambda each: each[0] <= at_s, islice(good, MOST_MORE))]
+    able += [node for node, start_s in starts.items() if start_s <= at_s]
+    if len(able) < count + MOST_MORE:
+        return at_s, tuple(sorted(order.first_of(able, count, now_s)))
     found = (
         node
         for _, node in order.since(now_s, eligible)

@@ -35,6 +35,10 @@ OPTION = "OUTRIDER_OPTION"
 """Of a job with several options the one whose size it was given: its prolog tells the job."""
 PRIORITY = "OUTRIDER_PRIORITY"
 """The own priority of a job that goes before others until it runs."""
+HOLDER, NEXT_HOLDER = "OUTRIDER_HOLDER", "OUTRIDER_NEXT_HOLDER"
+"""The holder job in which a job's machine runs, or ran last, and one to which it goes."""
+HOLDS = "OUTRIDER_HOLDS"
+"""Of a holder job: for whose machine it is, what was left of its time (0: it has no limit), and where."""
 ENCODED = "base64:"
 PLAIN = re.compile(r"[A-Za-z0-9_.:/@%+~?&;=-][A-Za-z0-9_.:/@%+~?&;= -]*(?<! )")
 LOW_COMMA = "\N{SINGLE LOW-9 QUOTATION MARK}"
@@ -45,6 +49,7 @@ MEMORY = ("mem_free", "mf")
 _AMOUNT = re.compile(r"([0-9]{1,15})(?:\.0*)?([kKmMgG]?)")
 _UNITS = {"": 1, "k": 1000, "K": 1 << 10, "m": 10**6, "M": 1 << 20, "g": 10**9, "G": 1 << 30}
 _STOPPED = re.compile(r"([0-9]{1,12}):([0-9]{1,12})")
+_HOLDS = re.compile(r"([0-9]{1,10}):([0-9]{1,12}):([A-Za-z0-9._-]{1,255})")
 _SAVED = re.compile(r"([A-Za-z0-9._-]{1,255}):([0-9]{1,12}):([0-9]{1,12}):([0-9]{1,12})")
 
 
@@ -73,7 +78,7 @@ def shown(text: str) -> str:
 
 def runs_in_machine(detail: Detail) -> bool:
     """Whether a job was given the means to save its machine."""
-    return detail.checkpoint == CHECKPOINT and METADATA in detail.context
+    return detail.checkpoint == CHECKPOINT and METADATA in detail.context and HOLDS not in detail.context
 
 
 def option(detail: Detail) -> int:
@@ -103,6 +108,12 @@ def saved_machine(detail: Detail) -> SavedMachine | None:
     if found is None or not runs_in_machine(detail):
         return None
     return SavedMachine(node=found[1], limit_s=int(found[2]), run_s=int(found[3]), asked_s=int(found[4]))
+
+
+def holds(detail: Detail) -> tuple[str, int, str] | None:
+    """For whose machine a holder job is, for how long, and where; its user could have written that."""
+    found = _HOLDS.fullmatch(detail.context.get(HOLDS, ""))
+    return None if found is None else (found[1], int(found[2]), found[3])
 
 
 def machine_word(machine: SavedMachine) -> str:

@@ -39,6 +39,12 @@ class Detail:
     """Whether its user has said that it may be run again."""
     priority: int = 0
     """As `-p` gives it."""
+    name: str = ""
+    folder: str = ""
+    """Where it begins, if not in its user's home."""
+    project: str = ""
+    account_text: str = ""
+    """As `-A` gives it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,6 +120,10 @@ def _detail(job: ElementTree.Element) -> Detail:
         checkpoint=_text(job, "JB_checkpoint_name"),
         may_rerun=_text(job, "JB_restart") == "1",
         priority=int(_text(job, "JB_priority") or _NO_PRIORITY) - _NO_PRIORITY,
+        name=_text(job, "JB_job_name"),
+        folder=_text(job, "JB_cwd"),
+        project=_text(job, "JB_project"),
+        account_text=_text(job, "JB_account"),
     )
 
 

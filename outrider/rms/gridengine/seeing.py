@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cachemgr.machines.batch.steps.marks import HAS, HOLDER_NAME
 from outrider.core.model import Resources
 from outrider.rms.base import NOTHING, JobState, NodeState, RmsJob, RmsNode, RmsReservation
 from outrider.rms.gridengine import context
@@ -132,7 +133,49 @@ def jobs(
             has_failed = before.has_failed or job.has_failed
             job = replace(kept, tasks=before.tasks + job.tasks, has_failed=has_failed)
         seen[job.key] = job
+    _in_holders(seen, found, eligible, hosts)
     return tuple(sorted(seen.values(), key=lambda job: (job.submitted_s, job.key)))
+
+
+def _in_holders(
+    seen: dict[str, RmsJob],
+    found: Mapping[str, Detail],
+    eligible: Mapping[str, tuple[str, ...]],
+    hosts: Sequence[RmsNode],
+) -> None:
+    """A job whose machine runs in a holder job is shown as running where that does, with what it has; the
+    holder is there for its image alone. Which jobs are holders is in their jobs' contexts."""
+    for key, detail in found.items():
+        job = seen.get(key)
+        named = [detail.context.get(word, "") for word in (context.NEXT_HOLDER, context.HOLDER)]
+        if job is None or not any(named):
+            continue
+        holders = [each for name in named if (each := holder_of(detail, name, seen, found)) is not None]
+        for each in holders:
+            seen[each.key] = replace(each, stands_for=key, payer=job.account)
+        has = next((each for each in holders if found[each.key].name == HOLDER_NAME.format(HAS, key)), None)
+        if has is None or has.state is not JobState.RUNNING or job.nodes:
+            continue
+        left = context.holds(found[has.key])
+        limit_s = None if left is None or not left[1] else left[1]
+        seen[has.key] = replace(seen[has.key], resources=Resources(()))
+        wished = eligible.get(key, ())
+        moved = replace(
+            job, state=JobState.RUNNING, nodes=has.nodes, start_s=has.start_s, limit_s=limit_s,
+            resources=has.resources, is_held_by_us=False, eligible=wished, queue=has.queue,
+        )  # fmt: skip
+        seen[key] = _with_places(moved, detail, hosts, wished)
+
+
+def holder_of(
+    job: Detail, key: str, seen: Mapping[str, RmsJob], found: Mapping[str, Detail]
+) -> RmsJob | None:
+    """The holder job of that number, if it is one of this job's and its user's."""
+    holder, detail = seen.get(key), found.get(key)
+    if holder is None or detail is None or detail.uid != job.uid:
+        return None
+    meant = context.holds(detail)
+    return holder if meant is not None and meant[0] == job.number else None
 
 
 def _job(

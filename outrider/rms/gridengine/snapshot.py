@@ -33,6 +33,10 @@ class Snapshot:
     """Of hosts that are closed to jobs outside of reservations."""
     troubled: frozenset[str] = frozenset()
     """The numbers of jobs in Grid Engine's state E: a start of theirs has failed."""
+    placed: frozenset[str] = frozenset()
+    """Of those that Grid Engine itself has on nodes."""
+    requeued: frozenset[str] = frozenset()
+    """Of those that wait to run once more."""
 
 
 def take(
@@ -67,6 +71,8 @@ def take(
         guards=guards,
         marks=marks,
         troubled=_troubled(rows),
+        placed=_placed(rows),
+        requeued=_requeued(rows),
     )
 
 
@@ -96,11 +102,26 @@ def of_one_job(
     ruled = environments.settings(commands, settings, details.values(), clock.now_s())
     jobs = seeing.jobs(details, rows, held, names, eligible, ruled, before.sight.nodes)
     sight = replace(before.sight, at_s=clock.now_s(), jobs=jobs)
-    return replace(before, sight=sight, details=details, troubled=_troubled(rows))
+    return replace(
+        before,
+        sight=sight,
+        details=details,
+        troubled=_troubled(rows),
+        placed=_placed(rows),
+        requeued=_requeued(rows),
+    )
 
 
 def _troubled(rows: Iterable[GridTask]) -> frozenset[str]:
     return frozenset(row.number for row in rows if "E" in row.state)
+
+
+def _placed(rows: Iterable[GridTask]) -> frozenset[str]:
+    return frozenset(row.number for row in rows if row.queues)
+
+
+def _requeued(rows: Iterable[GridTask]) -> frozenset[str]:
+    return frozenset(row.number for row in rows if "R" in row.state and not row.queues)
 
 
 def _rows(commands: GridEngineCommands, user: str) -> tuple[list[GridTask], set[str]]:

@@ -28,6 +28,7 @@ from outrider.rms.gridengine.hearing import Hearing
 from outrider.rms.gridengine.parsing import Advance
 from outrider.rms.gridengine.reserving import binding, booking, leading, stopping
 from outrider.rms.gridengine.reserving.guards import Guards
+from outrider.rms.gridengine.reserving.using import UseOfJobs
 from outrider.rms.gridengine.settings import GridEngineSettings
 from outrider.rms.gridengine.snapshot import Snapshot, of_one_job, reserved_anew, take
 from outrider.rms.knocking import Knocking
@@ -71,6 +72,7 @@ class GridEngine:
         self._hearing = Hearing()
         self._environments = Environments()
         self._knocking = Knocking(execd_port)
+        self._uses = UseOfJobs(commands)
 
     def look(self) -> Sight:
         snapshot = self._snapshot()
@@ -361,7 +363,9 @@ class GridEngine:
         return False
 
     def use_of(self, job: str) -> JobUse:
-        raise Refused(f"job {job} is no holder job: there are none here")
+        if job in self._snapshot().details:
+            raise Unavailable(f"job {job} is not over: what it will have had is not known yet")
+        return self._uses.use_of(job, self._clock.now_s())
 
     def cancel(self, job: str, reason: str) -> None:
         try:

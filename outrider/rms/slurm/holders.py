@@ -18,6 +18,7 @@ from outrider.core.model import Resources
 from outrider.metadata.errors import TextError
 from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import JobUse, Landing, Refused, Submission, Unavailable, Unknown
+from outrider.rms.holders import PROGRAM, HolderJob, MovingJob, land, word_of
 from outrider.rms.saved import saved_again
 from outrider.rms.slurm.asking import Standing, check_run, standing, use_of
 from outrider.rms.slurm.fields import BadField
@@ -26,29 +27,7 @@ from outrider.rms.slurm.jobs import OVER, WAITING, SlurmJob
 from outrider.rms.slurm.records import JobRecord
 from outrider.rms.slurm.system import FIRST, SAVING, SlurmSystem
 
-PROGRAM = "/usr/lib/outrider/machine"
-ROOM_S = 180
-"""So long a holder job may wait for its room and its image, and then begin to listen."""
-SPARE_S, SLOW_FACTOR = 600, 3
-"""So much longer than its memory takes at the rate it may be on its way."""
 FORMAT = "%A|%T|%U|%V|%N|%n|%j"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HolderJob:
-    """How a holder job stands now, or stood when it ended."""
-
-    key: str
-    slurm_state: str
-    word: str
-    """How far it says that it is; nothing if its name is another one."""
-    submitted_s: int
-    nodes: tuple[str, ...]
-    """Where it is, or wants to be; nothing if that is no longer known."""
-
-    @property
-    def is_over(self) -> bool:
-        return self.slurm_state in OVER
 
 
 class SlurmHolders(SlurmSystem):
@@ -60,54 +39,15 @@ class SlurmHolders(SlurmSystem):
             if found.is_over:
                 return False
             source, target = self._held(wanted.job), self._holder(known, known.record.next_holder)
-            if target is not None and target.nodes not in ((), (wanted.node,)):
-                self._end_earlier(found, known, target)
-                raise Unavailable(f"an earlier move of job {known.key} has just ended")
-            if target is not None:
-                return self._goes_on(found, known, wanted, source, target)
-            if source is not None and source.nodes == (wanted.node,):
-                return True
-            if found.is_waiting and source is None:
-                # What has landed is no more suspended; if it runs nowhere it is over by now.
-                return bool(known.record.holder) and not known.record.is_suspended
-            return wanted.begins and self._begun(found, known, wanted, source)
-
-    def _end_earlier(self, found: Standing, known: SlurmJob, target: HolderJob) -> None:
-        """A move that was given up, or whose end nobody has noted: its machine is there, or does not come."""
-        if target.word == HAS and (found.is_waiting or target.is_over):
-            self._has_landed(found, known, target)
-            return
-        self._cancel(target.key)
-        self._write(found, known, replace(known.record, next_holder=""))
-
-    def _goes_on(
-        self,
-        found: Standing,
-        known: SlurmJob,
-        wanted: Landing,
-        source: HolderJob | None,
-        target: HolderJob,
-    ) -> bool:
-        """Of a machine for which there is a holder on its next node."""
-        is_there = found.is_waiting and source is None
-        if target.word == HAS and (found.is_waiting or target.is_over):
-            self._has_landed(found, known, target)
-            return True
-        if target.is_over:
-            self._write(found, known, replace(known.record, next_holder=""))
-            return False
-        if self._clock.now_s() > target.submitted_s + _most_s(known, wanted, target):
-            self._cancel(target.key)
-            self._write(found, known, replace(known.record, next_holder=""))
-            return False
-        if not is_there and wanted.begins and target.word == READY:
-            # It is told again if it was told before: the machine goes, or is saved if it cannot.
-            self.save(wanted.job, wanted.start_s, wanted.reason, is_kept=True)
-        elif target.word == WAITS and wanted.goes_first and target.slurm_state in WAITING:
-            # Refused as long as it is held, until its image is there.
-            with suppress(Refused):
-                self._commands.ask("scontrol", "update", f"JobId={target.key}", f"Priority={FIRST}")
-        raise Unavailable(f"job {target.key} on {wanted.node} has not the machine of job {known.key} yet")
+            job = MovingJob(
+                key=known.key,
+                is_waiting=found.is_waiting,
+                is_suspended=known.record.is_suspended,
+                has_landed=bool(known.record.holder),
+                memory_bytes=known.resources["memory_mib"] << 20,
+            )
+            steps = _Steps(self, found, known, wanted, source)
+            return land(job, source, target, wanted, steps, self._clock.now_s())
 
     def _has_landed(self, found: Standing, known: SlurmJob, target: HolderJob) -> None:
         changed = replace(known.record, holder=target.key, next_holder="", is_suspended=False, saved=None)
@@ -193,15 +133,15 @@ class SlurmHolders(SlurmSystem):
         for line in lines.splitlines():
             number, state, uid, submitted, nodes, wanted, name = line.split("|", 6)
             if number == key and uid == str(known.uid):
-                words = (word for word in (HAS, READY, WAITS) if name == HOLDER_NAME.format(word, known.key))
                 return HolderJob(
                     key=key,
-                    slurm_state=state,
-                    word=next(words, ""),
+                    word=word_of(name, known.key),
                     submitted_s=int(submitted),
                     nodes=_expanded(nodes or wanted),
+                    is_over=state in OVER,
+                    is_waiting=state in WAITING,
                 )
-        return HolderJob(key=key, slurm_state="COMPLETED", word="", submitted_s=0, nodes=())
+        return HolderJob(key=key, word="", submitted_s=0, nodes=(), is_over=True)
 
     def _held(self, job: str) -> HolderJob | None:
         """The holder that has a job's machine."""
@@ -285,12 +225,35 @@ class SlurmHolders(SlurmSystem):
             self._commands.ask("scancel", holder)
 
 
-def _most_s(known: SlurmJob, wanted: Landing, target: HolderJob) -> int:
-    """How long a holder job may take from its submission on: for its room, and then for the machine, whatever
-    it says of that."""
-    if target.word == WAITS:
-        return ROOM_S
-    return ROOM_S + SPARE_S + SLOW_FACTOR * (known.resources["memory_mib"] << 20) // wanted.rate_bytes_per_s
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """What is asked of Slurm for one job that moves."""
+
+    system: SlurmHolders
+    found: Standing
+    known: SlurmJob
+    wanted: Landing
+    source: HolderJob | None
+
+    def landed(self, target: HolderJob) -> None:
+        self.system._has_landed(self.found, self.known, target)
+
+    def forget(self) -> None:
+        self.system._write(self.found, self.known, replace(self.known.record, next_holder=""))
+
+    def end(self, holder: HolderJob) -> None:
+        self.system._cancel(holder.key)
+
+    def leave(self) -> None:
+        self.system.save(self.wanted.job, self.wanted.start_s, self.wanted.reason, is_kept=True)
+
+    def put_first(self, target: HolderJob) -> None:
+        # Refused as long as it is held, until its image is there.
+        with suppress(Refused):
+            self.system._commands.ask("scontrol", "update", f"JobId={target.key}", f"Priority={FIRST}")
+
+    def begin(self) -> bool:
+        return self.system._begun(self.found, self.known, self.wanted, self.source)
 
 
 def _gone_back(record: JobRecord, **changes: object) -> JobRecord:

@@ -173,7 +173,7 @@ def read_policy_book(config: Config) -> PolicyBook:
     try:
         return PolicyBook(
             config.policies,
-            has_holders=config.jobs.live and config.backend.kind == "slurm",
+            has_holders=config.jobs.live and config.backend.kind in ("slurm", "gridengine"),
             unmoved=config.unmoved,
         )
     except MetadataError as error:

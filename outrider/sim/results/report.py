@@ -126,10 +126,11 @@ def world_report(
     begun = {done.workspace for done in outcome.done}
     begun |= {submission.workspace.name for submission in outcome.cancelled}
     impossible = {submission.workspace.name for submission in outcome.impossible}
+    known = begun | impossible
     stranded = [
         submission.workspace.name
         for submission in submissions
-        if submission.workspace.is_best_effort and submission.workspace.name not in begun | impossible
+        if submission.workspace.is_best_effort and submission.workspace.name not in known
     ]
     submissions = [part for submission in submissions for part in submission.parts()]
     first_s = min((submission.at_s for submission in submissions), default=0)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from outrider.core.model import Node, Workspace
-from outrider.core.reservations.bundles import occurrences
 
 if TYPE_CHECKING:
     from outrider.core.options.request import Option
@@ -58,10 +57,11 @@ class TraceSubmission:
     def _check_kind(self) -> None:
         """What is no plain reservation has a start, and is of one kind."""
         workspace = self.workspace
-        kinds = [
-            self.every_s is not None, bool(self.roles), self.open_until_s is not None, bool(self.options)
-        ]  # fmt: skip
-        if any(kinds) and (workspace.start_s is None or sum(kinds) > 1):
+        kinds = (self.every_s is not None) + bool(self.roles) + (self.open_until_s is not None)
+        kinds += bool(self.options)
+        if not kinds:
+            return
+        if workspace.start_s is None or kinds > 1:
             raise ValueError(
                 f"workspace {workspace.name}: what recurs, has roles or options or is open needs a start, "
                 "and is one of these"
@@ -90,6 +90,8 @@ class TraceSubmission:
             return (self,) if self.times == 1 else (replace(self, times=1),)
         workspaces: tuple[Workspace, ...] = (self.workspace, *self.roles)
         if self.every_s is not None:
+            from outrider.core.reservations.bundles import occurrences
+
             workspaces = occurrences(self.workspace, self.every_s, self.times)
         alone = replace(self, every_s=None, times=1, roles=())
         return tuple(

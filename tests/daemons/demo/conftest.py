@@ -116,8 +116,9 @@ def shown(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 def read_until(process: subprocess.Popen[str], text: str) -> None:
     assert process.stdout is not None
+    assert process.stderr is not None
     while text not in (line := process.stdout.readline()):
-        assert line, f"the demo ended before it showed {text}"
+        assert line, f"the demo ended before it showed {text}: {process.stderr.read()}"
 
 
 def output_of(demo: Shown, command: str, number: int = 0) -> str:

@@ -22,6 +22,7 @@ from outrider.rms.base import RmsNode
 from outrider.rms.embedded import EmbeddedSystem, JobMachines, ProcessLauncher
 from testbed.linux_guest import APPEND, linux_guest
 from tests.contract.embedded_harness import Quiet
+from tests.daemons.forked import ForkedService
 from tests.repository import ROOT
 from tests.unit.service.daemon.conftest import UnixConnection
 from tests.unit.service.daemon.fakes import written
@@ -91,16 +92,10 @@ class MachineService:
             f"backend: {{kind: embedded, nodes: 'n[1-2]', cpus: {cpus}, memory: 2GiB, pool: 10MB, "
             f"boot: {boot.parent}{backend}}}\n{more}",
         )
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkedService | None = None
 
     def start(self) -> None:
-        with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "outrider.service", "--config", str(self.file), "--init-if-empty"],
-                stderr=log,
-                cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-            )
+        self.process = ForkedService(self.log, "--config", str(self.file), "--init-if-empty")
         self.must("the service is ready", self._is_ready)
 
     def _is_ready(self) -> bool:

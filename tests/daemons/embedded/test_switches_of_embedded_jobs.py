@@ -15,20 +15,37 @@ pytestmark = needs_qemu
 WHOLE, HALF = "cpus: 2, duration: 30m", "cpus: 1, duration: 30m"
 
 
+class SwitchedService(MachineService):
+    """One that several tests share, with the jobs that they leave."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(folder, **options)
+        self.sizes: dict[str, str] = {}
+        self.asleep: dict[str, str] = {}
+
+
 @pytest.fixture(scope="module")
-def service() -> Iterator[MachineService]:
+def service() -> Iterator[SwitchedService]:
     with readable_folder() as folder:
-        made = MachineService(folder, cpus=2, jobs=", consolidate: {enabled: true, every: 5s}")
+        made = SwitchedService(folder, cpus=2, jobs=", consolidate: {enabled: true, every: 5s}")
         made.start()
         yield made
         made.end_jobs()
 
 
-def counting(service: MachineService, size: str, node: str) -> str:
-    """A job that counts on that node."""
-    job = service.hand_over(size=size)
-    assert job.isdecimal(), job
-    service.must("it counts", lambda: len(counted(service, job)) > 3)
+def counting(service: SwitchedService, size: str, node: str) -> str:
+    """A job that counts on that node: one that another test has put to sleep, or a new one, whose guest takes
+    three times as much of a processor to boot."""
+    job = next((key for key, its in service.asleep.items() if its == size), None)
+    if job is None:
+        job = service.hand_over(size=size)
+        assert job.isdecimal(), job
+        service.sizes[job] = size
+        service.must("it counts", lambda: len(counted(service, job)) > 3)
+    else:
+        del service.asleep[job]
+        service.order("DELETE", job, "suspension")
+        goes_on(service, job)
     if service.job(job)["nodes"] != node:
         service.order("POST", job, "migration", {"node": node})
         service.must(f"it is on {node}", lambda: service.job(job)["nodes"] == node)
@@ -36,27 +53,28 @@ def counting(service: MachineService, size: str, node: str) -> str:
     return job
 
 
-def counted(service: MachineService, job: str) -> list[str]:
+def counted(service: SwitchedService, job: str) -> list[str]:
     """How far it has counted: without a gap or a repeat."""
     found = service.counted(job)
     assert found == [str(number) for number in range(1, len(found) + 1)]
     return found
 
 
-def goes_on(service: MachineService, job: str) -> None:
+def goes_on(service: SwitchedService, job: str) -> None:
     before = len(counted(service, job))
     service.must(f"job {job} counts on", lambda: len(counted(service, job)) > before + 2)
 
 
-def put_to_sleep(service: MachineService, *jobs: str) -> None:
+def put_to_sleep(service: SwitchedService, *jobs: str) -> None:
     """So that their nodes are free."""
     for job in jobs:
         service.order("POST", job, "suspension")
     for job in jobs:
         service.wait_for("it is suspended", job, "suspended")
+        service.asleep[job] = service.sizes[job]
 
 
-def guests_of(service: MachineService, job: str) -> int:
+def guests_of(service: SwitchedService, job: str) -> int:
     """How many processes there are for a job's machine."""
     found, own = 0, f"{service.folder}/s/embedded/machines/".encode()
     for path in Path("/proc").glob("[0-9]*"):
@@ -70,13 +88,13 @@ def guests_of(service: MachineService, job: str) -> int:
     return found
 
 
-def switch_of(service: MachineService) -> dict[str, Any]:
+def switch_of(service: SwitchedService) -> dict[str, Any]:
     found: dict[str, Any] = service.ask("GET", "/v1/switch")[1]
     return found
 
 
 def switched(
-    service: MachineService,
+    service: SwitchedService,
     jobs: tuple[str, ...],
     meanwhile: Callable[[dict[str, Any]], None] = lambda found: None,
 ) -> dict[str, Any]:
@@ -95,7 +113,7 @@ def switched(
     return found
 
 
-def swap(service: MachineService, one: str, other: str, *, killed_in: tuple[int, ...]) -> dict[str, Any]:
+def swap(service: SwitchedService, one: str, other: str, *, killed_in: tuple[int, ...]) -> dict[str, Any]:
     """They change nodes; the service is killed once in each of these stages."""
     left = set(killed_in)
 
@@ -114,9 +132,10 @@ def swap(service: MachineService, one: str, other: str, *, killed_in: tuple[int,
     return found
 
 
-def test_service_moves_machines_together_for_one_that_needs_a_whole_node(service: MachineService) -> None:
+def test_service_moves_machines_together_for_one_that_needs_a_whole_node(service: SwitchedService) -> None:
     jobs = counting(service, HALF, "n1"), counting(service, HALF, "n2")
     large = service.hand_over(size=WHOLE)
+    service.sizes[large] = WHOLE
 
     service.must("it counts", lambda: counted(service, large))
     found = switch_of(service)
@@ -130,7 +149,7 @@ def test_service_moves_machines_together_for_one_that_needs_a_whole_node(service
     assert nodes[0] == nodes[1] != nodes[2]
 
 
-def test_two_machines_change_places_although_the_service_is_killed(service: MachineService) -> None:
+def test_two_machines_change_places_although_the_service_is_killed(service: SwitchedService) -> None:
     one, other = counting(service, WHOLE, "n1"), counting(service, WHOLE, "n2")
     planned = service.outrider("switch", "plan", f"--fence={one}=n2", f"--fence={other}=n1")
 
@@ -147,12 +166,13 @@ def test_two_machines_change_places_although_the_service_is_killed(service: Mach
     assert "done" in shown.stdout, shown
 
 
-def test_drained_node_is_left_by_its_machines_and_takes_no_other(service: MachineService) -> None:
+def test_drained_node_is_left_by_its_machines_and_takes_no_other(service: SwitchedService) -> None:
     one, other = counting(service, HALF, "n1"), counting(service, HALF, "n2")
 
     told = service.outrider("nodes", "drain", "n1", "--live")
     found = switched(service, (one, other))
     late = service.hand_over(size=HALF)
+    service.sizes[late] = HALF
     for job in (one, other):
         goes_on(service, job)
     service.kill()
@@ -174,7 +194,7 @@ def test_drained_node_is_left_by_its_machines_and_takes_no_other(service: Machin
 
 
 @pytest.mark.long
-def test_two_machines_change_places_whoever_is_killed_in_each_stage(service: MachineService) -> None:
+def test_two_machines_change_places_whoever_is_killed_in_each_stage(service: SwitchedService) -> None:
     one, other = counting(service, WHOLE, "n1"), counting(service, WHOLE, "n2")
     for killed_in in ((1,), (2,), (3,), (1, 2, 3)):
         before = [service.job(job)["nodes"] for job in (one, other)]

@@ -16,19 +16,7 @@ import sys
 from importlib import import_module
 
 from outrider.service.daemon.main import main
-
-# What `main` imports once it has understood its options, and what is imported when it is first needed.
-LATE = (
-    "outrider.service.daemon.capabilities",
-    "outrider.service.daemon.configuration.files",
-    "outrider.service.daemon.life",
-    "outrider.service.daemon.world.backends",
-    "outrider.store.postgresql",
-    "pydantic.v1",
-    "uvicorn.lifespan.on",
-    "uvicorn.loops.asyncio",
-    "uvicorn.protocols.http.h11_impl",
-)
+from testbed.preloaded import LATE
 
 
 def serve(log: str, *options: str) -> int:

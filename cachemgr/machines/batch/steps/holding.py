@@ -1,8 +1,8 @@
 """A holder job: it holds room on a node for the running machine of another job of the same user.
 
 It waits until that machine comes, keeps it as the job's own script did, and ends as the machine's job ends.
-Slurm knows of all that by the holder's name, which its owner may change: it waits, it is ready, it has the
-machine. How the job has ended is noted for its own next run, which does nothing but end so.
+The service knows of all that by the holder's name, which its owner may change: it waits, it is ready, it has
+the machine. How the job has ended is noted for its own next run, which does nothing but end so.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from contextlib import closing, suppress
@@ -42,17 +41,24 @@ if TYPE_CHECKING:
 COMES_WITHIN_S = 120.0
 GRACE_S = 20.0
 """As a job's own script has it between TERM and its end."""
-ASK_S = 10
+FAILED_STATUS = 125
 LOOK_S = 30.0
 TRIES, PAUSE_S = 60, 5.0
 KEY_BYTES = 32
 MOST_NOTE_BYTES = 256
 
 
-def hold(machine: Machine, own: BatchJob, mark: SavedMark, images: JobImages, rate: str) -> int:
-    """Wait for the machine, and keep it until it is over, saved, or elsewhere again."""
-    if not rate.isdigit() or not int(rate):
-        raise BadRequest(f"a holder job needs a rate in bytes a second, not {rate[:20]!r}")
+def hold(
+    machine: Machine, own: BatchJob, mark: SavedMark, images: JobImages, rate: str, time: str = ""
+) -> int:
+    """Wait for the machine, and keep it until it is over, saved, or elsewhere again. With a time it ends
+    after so many seconds, by itself: there are batch systems that give no word before they kill."""
+    if not rate.isdigit() or not int(rate) or not (time or "1").isdigit():
+        raise BadRequest(f"a holder job needs a rate and a time, not {rate[:20]!r} and {time[:20]!r}")
+    if own.attempt > 0:
+        # Its node was lost, or it has saved its machine and was not deleted yet: it holds nothing any more.
+        return 0
+    until_s = machine.site.clock.monotonic_s() + int(time) if time else None
     # What Slurm shows of a job that went alive before, and then ran by itself, is no file of its own.
     mark.open_outputs()
     _make_room(machine)
@@ -61,32 +67,49 @@ def hold(machine: Machine, own: BatchJob, mark: SavedMark, images: JobImages, ra
     def expected(offer: MachineOffer) -> Mapping[str, str]:
         # Whoever is killed from here on has said whose the machine is, and where to look for it.
         HeldNote(machine, own.key).write(offer.token_digest)
+        # As its job has them where it runs.
+        mark.open_outputs()
         mark.write_outputs()
         mark.write_holder(machine.place, own.key)
         return images_here(own.key, offer.wish, images)
 
-    landing = MachineLanding(machine, key, expected)
+    landing, job = MachineLanding(machine, key, expected), JobWatch(own, machine, LOOK_S / 5)
     with closing(_listener()) as listener:
         port = listener.getsockname()[1]
         mark.write_door(Door(os.uname().nodename, port, key.hex(), int(rate)))
         try:
             if not _called(own, READY, machine):
-                raise CacheError("Slurm does not take a holder job's name: the machine stays where it is")
-            job = JobWatch(own, machine, LOOK_S / 5)
+                raise CacheError(
+                    "a holder job's name is not taken: the machine stays where it is; with Grid Engine its "
+                    "node has to be a submit host"
+                )
             landing.wait(listener, COMES_WITHIN_S, job.is_gone)
+        except CacheError:
+            if JobWatch(own, machine, 0).is_gone():
+                mark.remove()
+                mark.remove_rest()
+            raise
         finally:
             mark.remove_door()
-    # Until Slurm has heard it the service takes the machine for being on its way.
+    # Until that is heard the service takes the machine for being on its way.
     threading.Thread(target=_call_until_heard, args=(own, machine), daemon=True).start()
     wish = read_record(machine.site.disk, machine.folder).wish
-    status = kept(lambda given: _keep(machine, wish, own, mark, given))
+    status = kept(lambda given: _keep(machine, wish, own, mark, until_s, given))
     HeldNote(machine, own.key).remove()
-    return status
+    # The job itself ends with it.
+    return FAILED_STATUS if status in own.kept_statuses else status
 
 
-def _keep(machine: Machine, wish: MachineWish, own: BatchJob, mark: SavedMark, given: Keeping) -> int:
+def _keep(
+    machine: Machine,
+    wish: MachineWish,
+    own: BatchJob,
+    mark: SavedMark,
+    until_s: float | None,
+    given: Keeping,
+) -> int:
     """As its job's own script does it. A machine that has ended is not begun again here."""
-    others = HeldMachine(mark, JobWatch(own, machine, LOOK_S))
+    others = HeldMachine(mark, JobWatch(own, machine, LOOK_S), until_s)
     status = run(machine, wish, grace_s=GRACE_S, caught=given.caught, others=others, is_appended=True)
     if status == SUSPENDED_STATUS:
         if not clear_after(machine, mark):
@@ -152,20 +175,20 @@ class JobWatch:
         now_s = self._clock.monotonic_s()
         if now_s < self._next_s:
             return False
-        known = self._own.others()
         self._next_s = now_s + self._every_s
-        return known is not None and self._key not in known
+        return self._own.is_gone(self._key)
 
 
 class HeldMachine(LeavingMachine):
-    """A machine in a holder job: it goes with the job that it is of."""
+    """A machine in a holder job: it goes with the job that it is of, or when its time is over."""
 
-    def __init__(self, mark: SavedMark, job: JobWatch) -> None:
+    def __init__(self, mark: SavedMark, job: JobWatch, until_s: float | None) -> None:
         super().__init__(mark)
-        self._job = job
+        self._job, self._until_s = job, until_s
 
     def look(self, machine: Machine) -> MachineStatus | None:
-        return machine.stop(GRACE_S) if self._job.is_gone() else None
+        is_late = self._until_s is not None and machine.site.clock.monotonic_s() >= self._until_s
+        return machine.stop(GRACE_S) if is_late or self._job.is_gone() else None
 
 
 def _make_room(machine: Machine) -> None:
@@ -192,14 +215,8 @@ def _listener() -> socket.socket:
 
 
 def _called(own: BatchJob, word: str, machine: Machine) -> bool:
-    """Have Slurm call this job so."""
-    key = os.path.basename(machine.folder).partition("-")[2]
-    argv = ["scontrol", "update", f"JobId={own.key}", f"JobName={HOLDER_NAME.format(word, key)}"]
-    try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
+    """Have the batch system call this job so."""
+    return own.is_called(HOLDER_NAME.format(word, os.path.basename(machine.folder)[len(FOLDER_PREFIX) :]))
 
 
 def _call_until_heard(own: BatchJob, machine: Machine) -> None:
@@ -207,5 +224,5 @@ def _call_until_heard(own: BatchJob, machine: Machine) -> None:
         if _called(own, HAS, machine):
             return
         machine.site.clock.sleep(PAUSE_S)
-    print("outrider: Slurm does not hear that the machine is here: it ends", file=sys.stderr)  # noqa: T201 - a program's word
+    print("outrider: nobody hears that the machine is here: it ends", file=sys.stderr)  # noqa: T201 - a program's word
     os.kill(os.getpid(), signal.SIGTERM)

@@ -45,6 +45,7 @@ class LeavingMachine(Companions):
         from cachemgr.machines.live.crossing import OtherNode
         from cachemgr.machines.live.migration import migrate
 
+        self._mark.write_outputs()
         key, address = bytes.fromhex(door.key), (door.host, door.port)
         for count in range(TRIES):
             try:

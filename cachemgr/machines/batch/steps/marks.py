@@ -12,7 +12,7 @@ from cachemgr.base.disk import RealDisk, replace_file
 HOLD = "hold"
 """How a holder job's program is called."""
 HOLDER_NAME = "outrider-{}-{}"
-"""What the service reads of a holder job in Slurm: how far it is, and of which job the machine is."""
+"""What the service reads of a holder job: how far it is, and of which job the machine is."""
 WAITS, READY, HAS = "waits", "ready", "has"
 FOLDER_PREFIX = "job-"
 """Of the folder of a job's machine on its node; a holder job has one for a note of whose machine it has."""
@@ -69,8 +69,8 @@ class SavedMark:
         return ""
 
     def write_outputs(self) -> None:
-        """Its job's output is where this process' is: Slurm would empty those files at the job's next run, so
-        by then it has others for it."""
+        """Its job's output is where this process' is. The job's next run may not open those files by itself:
+        Slurm would empty them. Nor does the holder job to which a machine goes know them by itself."""
         paths = [_file_behind(number) for number in (1, 2)]
         if all(paths) and self._folder:
             self._keep(f"{self._path}{OUTPUTS}", json.dumps(paths))
@@ -137,5 +137,5 @@ class SavedMark:
 def _file_behind(number: int) -> str:
     with suppress(OSError):
         path = os.readlink(f"/proc/self/fd/{number}")
-        return path if path.startswith("/") and os.path.isfile(path) else ""
+        return path if path == os.devnull or (path.startswith("/") and os.path.isfile(path)) else ""
     return ""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TextIO
 from outrider.cli.output import complete_file, print_json
 from outrider.cli.quantities import in_gigabytes, in_hours
 from outrider.cli.simulate.runs.log import RunResult
-from outrider.core.leases.admission import thousandths
 from outrider.sim.results.metrics import Summary
 from outrider.sim.results.report import RunReport
 
@@ -102,6 +101,8 @@ def report_lines(report: RunReport, site: str) -> Iterator[str]:
         if found.yielded:
             yield f"    {found.yielded:,} yielded to others, and went on as best effort"
         if found.revenue is not None:
+            from outrider.core.leases.admission import thousandths
+
             revenue = found.revenue
             yield f"    charged          {thousandths(revenue.charged)}"
             yield (

@@ -38,6 +38,10 @@ SLICE = 4
 """For so many jobs a place is looked for in one go, while others wait. An image counts as much."""
 NODES = 256
 """To look at so many nodes anew, or to take a place from so many, costs as much as a place."""
+NODES_GIVEN_UP = 128
+"""To give up places on so many nodes, too."""
+MANY_PLACES = 8
+"""With so many places it pays to keep in mind in which orders nodes were before they were given."""
 REST = 3
 """To look through those that have no right to a place in the future costs as much as so many places."""
 
@@ -279,11 +283,15 @@ class JobSchedule:
         before = self._nodes_given_up
         found = self._keep(now_s)
         places = self._rules.places
+        if places is None or places >= MANY_PLACES:
+            # Mostly all places are given up, and taken on the same nodes by others.
+            self._forecast.back_to_mark()
+            self._forecast.mark(now_s)
         overtaking = Overtaking(self._rules.backfilling, CONSERVATIVE_PLACES if places is None else places)
         for each in found:
             if each.start_s is not None:
                 overtaking.placed(each.start_s, now_s)
-        left = self._slice - (self._nodes_given_up - before) // NODES
+        left = self._slice - (self._nodes_given_up - before) // NODES_GIVEN_UP
         return _SoFar(found, overtaking, FreeSpans(self._forecast, now_s), left=left)
 
     def _cost(self, turn: _Turn | None) -> int:

@@ -137,8 +137,8 @@ class JobsSection(Section):
     machines: bool = Field(False, description="whether jobs may run in virtual machines on their nodes")
     live: bool = Field(
         False,
-        description="whether machines that move are not saved for that: with Slurm in holder jobs of their "
-        "owners, where nodes share users' homes; on the embedded backend where the image is there already",
+        description="whether machines that move are not saved for that: in holder jobs of their owners, if "
+        "nodes share users' homes; on the embedded backend where the image is there already",
     )
     saving_rate_bytes_per_s: Size = Field(
         50_000_000,

@@ -353,12 +353,10 @@ class Config(Section):
             contradiction(
                 "copies a file, and the store is a database: copy that with pg_dump", "backup", "folder"
             )
-        if self.jobs.live and not (self.jobs.machines and self.backend.kind in ("slurm", "embedded")):
-            words = (
-                "is true, and needs jobs.machines and backend.kind slurm or embedded: it is not there with "
-                "another yet"
+        if self.jobs.live and not self.jobs.machines:
+            contradiction(
+                "is true, and no job runs in a machine: jobs.machines has to be true, too", "jobs", "live"
             )
-            contradiction(words, "jobs", "live")
         if self.jobs.consolidate.enabled and not self.jobs.machines:
             words = "is true, and no job runs in a machine: jobs.machines has to be true, too"
             contradiction(words, "jobs", "consolidate", "enabled")

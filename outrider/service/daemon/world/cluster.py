@@ -135,7 +135,14 @@ def _gridengine(section: BackendSection, clock: SteadyClock, log: TracingLog) ->
         duration_offset_s=found.duration_offset_s,
     )
     port = port_of(os.environ, "SGE_EXECD_PORT", "sge_execd", gridengine.EXECD_PORT)
-    return gridengine.GridEngine(settings, commands, clock=clock, shown=section.nodes or (), execd_port=port)
+    return gridengine.GridEngineHolders(
+        settings,
+        commands,
+        clock=clock,
+        shown=section.nodes or (),
+        execd_port=port,
+        warn=lambda words: log.warning("machine is saved", words=words),
+    )
 
 
 def _as_account(name: str) -> Runner:

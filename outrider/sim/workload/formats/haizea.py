@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from outrider.core.model import Image, Node, Resources, Workspace
@@ -70,7 +71,18 @@ def _node_sets(parent: Element, where: str) -> Iterator[tuple[int, Resources]]:
             parts = list(resource.find_all("instance")) or [resource]
             kind = _attribute(resource, "type", where)
             amounts[kind] = sum(_number(part, "amount", where) for part in parts)
-        yield count, Resources.from_mapping(amounts)
+        yield count, _resources(tuple(amounts.items()))
+
+
+@lru_cache(maxsize=1024)
+def _resources(amounts: tuple[tuple[str, int], ...]) -> Resources:
+    """A workload has a few sizes and images, each in thousands of leases."""
+    return Resources.from_mapping(dict(amounts))
+
+
+@lru_cache(maxsize=1024)
+def _image_of(uri: str, size_bytes: int) -> Image:
+    return Image(uri=uri, size_bytes=size_bytes)
 
 
 def _submission(request: Element, row: int, where: str) -> TraceSubmission:
@@ -168,7 +180,7 @@ def _image(lease: Element, where: str) -> Image | None:
     size_bytes = _number(image, "size", where) * _MEGABYTE
     uri = _attribute(image, "id", where)
     with named_errors(f"{where}, line {image.line}"):
-        return Image(uri=uri, size_bytes=size_bytes)
+        return _image_of(uri, size_bytes)
 
 
 def _child(parent: Element, tag: str, where: str) -> Element:

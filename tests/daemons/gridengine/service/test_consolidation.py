@@ -37,6 +37,7 @@ def site() -> Iterator[GridEngineSite]:
         consolidate = {"enabled": True, "every": "10s"}
         made = GridEngineSite(
             cluster,
+            is_preloaded=True,
             link_bytes_per_s=LINK_BYTES_PER_S,
             pool="200MiB",
             settings={"timings": TIMINGS, "jobs": {**JOBS, "consolidate": consolidate}},

@@ -25,6 +25,7 @@ def site() -> Iterator[GridEngineSite]:
     with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
         made = GridEngineSite(
             cluster,
+            is_preloaded=True,
             link_bytes_per_s=LINK_BYTES_PER_S,
             pool="200MiB",
             settings={"timings": TIMINGS, "jobs": {**JOBS, "schedule": SCHEDULE}},

@@ -54,6 +54,7 @@ def turns_site() -> Iterator[GridEngineSite]:
         cluster.write(HEAD, mixed_load.POLICIES_FILE, mixed_load.POLICIES)
         made = GridEngineSite(
             cluster,
+            is_preloaded=True,
             link_bytes_per_s=LINK_BYTES_PER_S,
             pool="200MiB",
             settings={

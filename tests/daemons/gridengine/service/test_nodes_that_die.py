@@ -25,7 +25,7 @@ def site() -> Iterator[GridEngineSite]:
     if lack is not None:
         pytest.skip(lack)
     with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
-        made = GridEngineSite(cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB")
+        made = GridEngineSite(cluster, is_preloaded=True, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB")
         made.install()
         # As Grid Engine has it; the testbed's own is shorter.
         cluster.set_global(max_unheard="00:05:00")

@@ -27,7 +27,11 @@ def site() -> Iterator[GridEngineSite]:
         pytest.skip(lack)
     with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
         made = GridEngineSite(
-            cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB", settings={"timings": TIMINGS}
+            cluster,
+            is_preloaded=True,
+            link_bytes_per_s=LINK_BYTES_PER_S,
+            pool="200MiB",
+            settings={"timings": TIMINGS},
         )
         made.install()
         cluster.run(HEAD, ["qconf", "-mattr", "pe", "control_slaves", "TRUE", "each4"])

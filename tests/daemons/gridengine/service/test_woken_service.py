@@ -23,7 +23,9 @@ def site() -> Iterator[GridEngineSite]:
     if lack is not None:
         lacking(lack)
     with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
-        made = GridEngineSite(cluster, link_bytes_per_s=LINK_BYTES_PER_S, settings={"timings": TIMINGS})
+        made = GridEngineSite(
+            cluster, is_preloaded=True, link_bytes_per_s=LINK_BYTES_PER_S, settings={"timings": TIMINGS}
+        )
         made.install()
         yield made
 

@@ -31,7 +31,7 @@ KEPT: KeptSite[OutriderSite] = KeptSite()
 
 
 @contextmanager
-def begun(nodes: int, settings: Mapping[str, object]) -> Iterator[OutriderSite]:
+def begun(nodes: int, settings: Mapping[str, object], *, is_preloaded: bool = True) -> Iterator[OutriderSite]:
     version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
     with site_cluster(
         nodes, rate_bits_per_s=RATE_BITS_PER_S, version=version, slurm_conf_lines=LINES
@@ -41,6 +41,7 @@ def begun(nodes: int, settings: Mapping[str, object]) -> Iterator[OutriderSite]:
             link_bytes_per_s=LINK_BYTES_PER_S,
             pool="200MiB",
             settings={"timings": TIMINGS, "jobs": JOBS, **settings},
+            is_preloaded=is_preloaded,
         )
         made.install()
         yield made
@@ -52,7 +53,9 @@ def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
     need_slurm()
     failed_before = request.session.testsfailed
     nodes = getattr(request.module, "NODES_OF_SITE", NODES)
-    made = KEPT.of(request.node, lambda: begun(nodes, getattr(request.module, "SETTINGS", {})))
+    settings = getattr(request.module, "SETTINGS", {})
+    is_preloaded = not getattr(request.module, "FROM_NOTHING", False)
+    made = KEPT.of(request.node, lambda: begun(nodes, settings, is_preloaded=is_preloaded))
     is_sound = False
     yield made
     try:

@@ -42,6 +42,7 @@ def policed(
         cluster.write(HEAD, PATH, policies)
         made = OutriderSite(
             cluster,
+            is_preloaded=True,
             link_bytes_per_s=LINK_BYTES_PER_S,
             pool="200MiB",
             settings={"timings": TIMINGS, "policies": PATH, **(settings or {})},

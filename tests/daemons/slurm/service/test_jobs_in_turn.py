@@ -43,6 +43,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
     ) as cluster:
         made = OutriderSite(
             cluster,
+            is_preloaded=True,
             link_bytes_per_s=LINK_BYTES_PER_S,
             pool="200MiB",
             settings={"timings": TIMINGS, "jobs": {**JOBS, "schedule": SCHEDULE}},

@@ -14,6 +14,7 @@ import pytest
 
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
+from tests.daemons.reservations import Site
 from tests.daemons.slurm.service.conftest import JOBS
 from tests.daemons.slurm.service.in_machines import kept_on, said, with_kernels
 from tests.daemons.slurm.service.jobs import ENDED, seen
@@ -42,7 +43,7 @@ def machines(site: OutriderSite) -> OutriderSite:
     return with_kernels(site)
 
 
-def processes(site: OutriderSite, words: Callable[[bytes], bool]) -> dict[int, str]:
+def processes(site: Site, words: Callable[[bytes], bool]) -> dict[int, str]:
     """Those of the site's nodes whose arguments are such, and on which node each is."""
     names, found = networks(site), dict[int, str]()
     for path in Path("/proc").glob("[0-9]*"):
@@ -54,12 +55,12 @@ def processes(site: OutriderSite, words: Callable[[bytes], bool]) -> dict[int, s
     return found
 
 
-def qemus(site: OutriderSite, job: str) -> dict[int, str]:
+def qemus(site: Site, job: str) -> dict[int, str]:
     folder = f"/job-{job}/".encode()
     return processes(site, lambda text: b"qemu-system" in text.partition(b"\0")[0] and folder in text)
 
 
-def holding(site: OutriderSite, job: str, at: str) -> list[int]:
+def holding(site: Site, job: str, at: str) -> list[int]:
     """The processes of a job's holder on a node: first the one that its batch system has begun."""
     own = HOLDER_PROGRAM + job.encode() + b"\0"
     return sorted(pid for pid, node in processes(site, lambda text: own in text).items() if node == at)

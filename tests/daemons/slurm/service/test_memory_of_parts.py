@@ -40,6 +40,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
         slurm = {"core_cpus": 1, "cpu_memory": f"{OF_CPU_MIB}MiB"}
         made = OutriderSite(
             cluster,
+            is_preloaded=True,
             link_bytes_per_s=LINK_BYTES_PER_S,
             pool="200MiB",
             settings={"timings": TIMINGS, "backend": {"kind": "slurm", "slurm": slurm}},

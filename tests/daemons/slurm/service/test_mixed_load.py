@@ -85,6 +85,7 @@ def turns_site(version: str | None) -> Iterator[OutriderSite]:
         cluster.write(HEAD, mixed_load.POLICIES_FILE, mixed_load.POLICIES)
         made = OutriderSite(
             cluster,
+            is_preloaded=True,
             link_bytes_per_s=LINK_BYTES_PER_S,
             pool="200MiB",
             settings={

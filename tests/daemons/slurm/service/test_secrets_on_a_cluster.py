@@ -22,6 +22,8 @@ from tests.daemons.slurm.service.jobs import ended, output
 from tests.daemons.slurm.service.test_images_of_registries import need_maker
 from tests.repository import ROOT
 
+# What a process is started with is looked through, too.
+FROM_NOTHING = True
 HOST, PORT, FOLDER = "images", 5001, "/var/lib/closed"
 ADDRESS = f"{HOST}:{PORT}"
 SECRET = b"what only ada may read " * 2_000

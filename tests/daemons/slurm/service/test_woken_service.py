@@ -24,7 +24,9 @@ def site() -> Iterator[OutriderSite]:
     need_slurm()
     version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
     with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S, version=version) as cluster:
-        made = OutriderSite(cluster, link_bytes_per_s=LINK_BYTES_PER_S, settings={"timings": TIMINGS})
+        made = OutriderSite(
+            cluster, is_preloaded=True, link_bytes_per_s=LINK_BYTES_PER_S, settings={"timings": TIMINGS}
+        )
         made.install()
         yield made
 

@@ -30,8 +30,9 @@ class Landing:
 holding.MachineLanding = Landing
 holding._called = lambda *given: True
 machine = Machine(sys.argv[2], real_site("n1", "/usr/bin/qemu"))
+own = SimpleNamespace(key="18", attempt=0, is_gone=lambda key: False)
 try:
-    holding.hold(machine, SimpleNamespace(key="18"), SavedMark(sys.argv[1], "17"), None, "9")
+    holding.hold(machine, own, SavedMark(sys.argv[1], "17"), None, "9")
 except CacheError:
     pass
 """

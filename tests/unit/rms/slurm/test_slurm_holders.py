@@ -10,8 +10,8 @@ import pytest
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, Landing, Refused, Unavailable
 from outrider.rms.commands import Account, Output
+from outrider.rms.holders import ROOM_S
 from outrider.rms.slurm import SlurmCommands, SlurmHolders
-from outrider.rms.slurm.holders import ROOM_S
 from outrider.rms.slurm.jobs import SlurmJob, in_holders
 from outrider.rms.slurm.records import JobRecord, NodeWish, comment_of, record_in
 
