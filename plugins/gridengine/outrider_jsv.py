@@ -265,7 +265,7 @@ class Job:
         if text is None:  # a job of ours hands its ticket on to jobs that it submits with -V
             lines = ["ENV DEL " + name for name in (TICKET, MACHINE) if name in self.environment]
             lines += [MARKED] * self._is_in_reservation()
-            if self._waits_for_its_turn(site.queues()):
+            if self._waits(site):
                 lines += [HOLD, self._with_context([HELD + "=1"])]
             return [*lines, "RESULT STATE CORRECT"] if lines else ACCEPTED
         found, ways = parsed(text)
@@ -293,10 +293,11 @@ class Job:
             lines.append(self._with_context(added))
         return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
 
-    def _waits_for_its_turn(self, queues):
+    def _waits(self, site):  # for its turn, or in a reservation of Outrider's for its ticket
         named = self.parameters.get("q_hard", "").split(",")[0].partition("@")[0] or "*"
-        is_held = self.parameters.get("h", "").strip("n")
-        return named in queues and not is_held and not self._is_in_reservation()
+        lacks_ticket = self._asks_for_ours() and site.get("hold", True)
+        waits = lacks_ticket if self._is_in_reservation() else named in site.queues()
+        return waits and not self.parameters.get("h", "").strip("n")
 
     def _in_machine(self, site, found):
         if found.get("run") != "vm":
@@ -320,8 +321,7 @@ class Job:
     def _is_in_reservation(self):
         return self.parameters.get("ar", "0") not in ("", "0")
 
-    def _asks_for_ours(self):
-        """Whether it can run in a reservation of Outrider's; in another one it cannot then."""
+    def _asks_for_ours(self):  # if so it can run in a reservation of Outrider's, and in no other one
         asked = ",".join(self.parameters.get(name, "") for name in ("l_hard", "global_l_hard"))
         return any(word.partition("=")[0] in OF_RESERVATIONS for word in asked.split(","))
 

@@ -24,6 +24,22 @@ def test_job_in_an_advance_reservation_is_marked_for_its_other_nodes(
     assert answered(*lines) == answer
 
 
+@pytest.mark.parametrize(
+    "request_", ["PARAM l_hard h_rt=5,outrider_reservation=TRUE", "PARAM global_l_hard orsv=1"]
+)
+def test_job_without_an_image_of_its_own_waits_in_a_reservation_of_outriders_for_its_ticket(
+    request_: str,
+) -> None:
+    """The image is the reservation's. In one that has begun it would start at once, and fail."""
+    held = answered("PARAM ar 7", request_)
+    by_its_user = answered("PARAM ar 7", request_, "PARAM h u")
+
+    assert held == [
+        "ENV ADD OUTRIDER_RESERVED 1", "PARAM h u", "PARAM ac OUTRIDER_HELD=1", "RESULT STATE CORRECT"
+    ]  # fmt: skip
+    assert by_its_user == ["ENV ADD OUTRIDER_RESERVED 1", "RESULT STATE CORRECT"]
+
+
 @pytest.mark.parametrize("requests", [[], ["PARAM l_hard h_rt=5,outrider_reservations=TRUE"]])
 def test_image_in_a_reservation_that_is_not_outriders_is_refused(requests: list[str]) -> None:
     (line,) = answered("PARAM ac OUTRIDER=http://h/a", "PARAM ar 7", *requests)
