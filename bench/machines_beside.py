@@ -37,7 +37,7 @@ from cachemgr.machines.handover import copy_files, give, take
 from cachemgr.machines.keeper import PROGRAM
 from cachemgr.machines.live.migration import OtherFolder, migrate
 from cachemgr.machines.wish import MIB, MachineJob, MachineWish
-from testbed.linux_guest import APPEND, linux_guest
+from testbed.linux_guest import append, linux_guest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -303,7 +303,7 @@ def _as_nobody(table: Path | None, picture: Path | None) -> int:
         }  # fmt: skip
         if all(shutil.which(tool) for tool in ("apt-get", "dpkg-deb", "cpio", "lz4")):
             guest = linux_guest()
-            environment[GUEST] = f"{guest.kernel}\n{guest.initrd}\n{APPEND}"
+            environment[GUEST] = f"{guest.kernel}\n{guest.initrd}\n{append()}"
         done = subprocess.run(
             ["/usr/bin/python3", "-B", __file__, *sys.argv[1:]],
             user=NOBODY, group=NOBODY, extra_groups=[], env=environment, cwd="/",

@@ -6,8 +6,10 @@ temporary files under a name with the packages' versions and a sum of this file.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import gzip
+import mmap
 import os
 import re
 import shutil
@@ -20,6 +22,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from cachemgr.base.clock import SystemClock
+
+CLOCK = SystemClock()
 APT = ("/var/lib/apt/lists", "/var/lib/dpkg/status")
 KERNEL_PACKAGE, BUSYBOX_PACKAGE = "linux-image-cloud-amd64", "busybox-static"
 LZ4_MAGIC = b"\x02!L\x18"
@@ -28,10 +33,8 @@ MODULES = (
     "virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_mmio",
     "virtio_blk", "virtio_console", "cdrom", "isofs", "failover", "net_failover", "virtio_net",
 )  # fmt: skip
-APPEND = (
+OPTIONS = (
     "console=ttyS0 quiet panic=-1 mitigations=off nopti tsc=reliable no_timer_check random.trust_cpu=on "
-    # A microvm that is translated has no clock to measure the processor's by.
-    "tsc_early_khz=2400000 "
     # A fifth of a translated boot: the kernel tries its ciphers and probes, and reads its certificates.
     "cryptomgr.notests 8250.nr_uarts=1 "
     # Another sixth: for one processor it would rewrite each locked instruction, and what is rewritten is
@@ -39,6 +42,9 @@ APPEND = (
     "noreplace-smp "
     "initcall_blacklist=init_kprobe_trace,load_system_certificate_list,crypto_kdf108_init"
 )
+# Gives the processor's time stamp, in the registers in which a function gives a number.
+READ_STAMP = bytes.fromhex("0f31 48c1e220 4809d0 c3")
+MEASURED_S = 0.1
 PROGRAMS = ("/usr/sbin/sshd", "/usr/bin/ssh", "/usr/bin/ssh-keygen")
 """What a guest has beside busybox that others may reach by ssh: this system's own."""
 PEOPLE = "root:x:0:0:root:/guest:/bin/sh\nsshd:x:100:65534::/run/sshd:/bin/false\n"
@@ -73,6 +79,28 @@ class LinuxGuest:
     initrd: Path
     with_ssh: Path
     """An initial RAM disk that has OpenSSH, too, and so some 20 MB more."""
+
+
+@cache
+def append() -> str:
+    """The kernel's command line. A microvm that is translated counts as this processor does, and has no clock
+    to find out how fast that is: told another pace, its seconds are longer or shorter than ours."""
+    return f"{OPTIONS} tsc_early_khz={_stamps_in_ms()}"
+
+
+def _stamps_in_ms() -> int:
+    """How fast this processor counts."""
+    with mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) as page:
+        page.write(READ_STAMP)
+        code = ctypes.c_char.from_buffer(page)
+        stamp = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(code))
+        begun_s, first = CLOCK.monotonic_s(), stamp()
+        CLOCK.sleep(MEASURED_S)
+        passed_s, last = CLOCK.monotonic_s() - begun_s, stamp()
+        # As long as it is there the page cannot be given back.
+        del code
+    counted: int = last - first
+    return round(counted / passed_s / 1000)
 
 
 TOOLS = ("apt-get", "apt-cache", "dpkg-deb", "cpio", "lz4")

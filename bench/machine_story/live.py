@@ -16,7 +16,7 @@ from cachemgr.base.clock import SystemClock
 from outrider.metadata.notation.hostlists import expand
 from outrider_client.answers import Decision
 from outrider_client.reading import read
-from testbed.linux_guest import APPEND, linux_guest
+from testbed.linux_guest import append, linux_guest
 from testbed.slurm import HEAD
 from tests.daemons import reservations
 
@@ -116,7 +116,7 @@ class LiveStory:
             folder = "/etc/outrider/boot/debian"
             cluster.write(node, f"{folder}/kernel", guest.kernel.read_bytes())
             cluster.write(node, f"{folder}/initrd", guest.initrd.read_bytes())
-            cluster.write(node, f"{folder}/append", APPEND)
+            cluster.write(node, f"{folder}/append", append())
         image = self._site.image("machine.qcow2", 4 * MB)
         self._say("first act: all machines are suspended and resumed by hand")
         costs = self._measured(image, last_alone)

@@ -8,7 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from cachemgr.machines.keeper import PROGRAM
-from testbed.linux_guest import APPEND, TOOLS, LinuxGuest, linux_guest
+from testbed.linux_guest import TOOLS, LinuxGuest, append, linux_guest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,4 +37,4 @@ def give_guest(cluster: SlurmCluster, guest: LinuxGuest) -> None:
     for node in cluster.nodes:
         cluster.write(node, f"{BOOT}/kernel", guest.kernel.read_bytes())
         cluster.write(node, f"{BOOT}/initrd", guest.initrd.read_bytes())
-        cluster.write(node, f"{BOOT}/append", APPEND)
+        cluster.write(node, f"{BOOT}/append", append())

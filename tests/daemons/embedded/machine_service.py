@@ -20,7 +20,7 @@ from cachemgr.machines.keeper import PROGRAM
 from outrider.core.model import Resources
 from outrider.rms.base import RmsNode
 from outrider.rms.embedded import EmbeddedSystem, JobMachines, ProcessLauncher
-from testbed.linux_guest import APPEND, linux_guest
+from testbed.linux_guest import append, linux_guest
 from tests.contract.embedded_harness import Quiet
 from tests.daemons.forked import ForkedService
 from tests.repository import ROOT
@@ -80,7 +80,7 @@ class MachineService:
         boot.mkdir(parents=True)
         shutil.copy(guest.kernel, boot / "kernel")
         shutil.copy(guest.initrd, boot / "initrd")
-        (boot / "append").write_text(APPEND)
+        (boot / "append").write_text(append())
         with_ssh = boot.with_name("ssh")
         shutil.copytree(boot, with_ssh)
         shutil.copy(guest.with_ssh, with_ssh / "initrd")

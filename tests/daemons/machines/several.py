@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cachemgr.machines.qemu.process import LOCK, holders
-from testbed.linux_guest import APPEND, LinuxGuest
+from testbed.linux_guest import LinuxGuest, append
 from tests.daemons.machines.engine import PYTHON, UID, WAIT_S, Engine, wait_until
 from tests.daemons.machines.test_batch_jobs import PROGRAM, StandIn
 from tests.repository import ROOT
@@ -103,7 +103,7 @@ class SeveralMachines(StandIn):
         return folder
 
     def program(self, node: Path, *arguments: str) -> list[str]:
-        files = (str(node), str(self.linux.kernel), str(self.linux.initrd), APPEND)
+        files = (str(node), str(self.linux.kernel), str(self.linux.initrd), append())
         return [PYTHON, "-c", OWN_SCRIPT + PROGRAM, *files, *arguments]
 
     def start(self) -> subprocess.Popen[bytes]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cachemgr.instances.qcow2 import overlay
-from testbed.linux_guest import APPEND, LinuxGuest
+from testbed.linux_guest import LinuxGuest, append
 from tests.amount import few
 from tests.daemons.machines.engine import MIB, PYTHON, UID, WAIT_S, Engine, wait_until
 from tests.repository import ROOT
@@ -72,7 +72,7 @@ class StandIn:
             "SLURM_CPUS_ON_NODE": "1", "SLURM_RESTART_COUNT": str(self.starts),
         }  # fmt: skip
         self.starts += 1
-        files = (str(self.engine.machines), str(self.linux.kernel), str(self.linux.initrd), APPEND)
+        files = (str(self.engine.machines), str(self.linux.kernel), str(self.linux.initrd), append())
         argv = [PYTHON, "-c", PROGRAM, *files, "run=vm,memory=96,boot=test", str(self.script)]
         user = {"user": UID, "group": UID, "extra_groups": []} if os.geteuid() == 0 else {}
         with self.output.open("ab") as output:

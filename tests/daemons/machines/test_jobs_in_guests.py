@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr.machines.guest.runner import RUNNER
-from testbed.linux_guest import APPEND, LinuxGuest
+from testbed.linux_guest import LinuxGuest, append
 from tests.daemons.machines.engine import MIB, UID, WAIT_S, Engine, wait_until
 
 COUNTING = "i=0; while [ $i -lt $LAST ]; do i=$((i+1)); echo $i; echo $i > at; sync; sleep 0.05; done\n"
@@ -39,7 +39,7 @@ class GuestJobs:
         }
         return self.engine.wish(
             name="job", memory_bytes=128 * MIB, machine=machine, kernel=str(self.linux.kernel),
-            initrd=str(self.linux.initrd), append=APPEND, job=job,
+            initrd=str(self.linux.initrd), append=append(), job=job,
         )  # fmt: skip
 
     def begin(self, wish: str, *more: str, name: str = "j") -> subprocess.Popen[str]:

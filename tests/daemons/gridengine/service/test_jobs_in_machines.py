@@ -13,7 +13,7 @@ from testbed.batchcluster import HEAD
 from testbed.clustersite import ServedImage
 from testbed.commands import CommandFailed
 from testbed.gridenginesite import GridEngineSite
-from testbed.linux_guest import APPEND, linux_guest
+from testbed.linux_guest import append, linux_guest
 from tests.daemons.gridengine.service.jobs import (
     MB,
     cancel,
@@ -52,7 +52,7 @@ def machines(site: GridEngineSite) -> GridEngineSite:
         folder = "/etc/outrider/boot/debian"
         site.cluster.write(node, f"{folder}/kernel", guest.kernel.read_bytes())
         site.cluster.write(node, f"{folder}/initrd", guest.initrd.read_bytes())
-        site.cluster.write(node, f"{folder}/append", APPEND)
+        site.cluster.write(node, f"{folder}/append", append())
     site.cluster.run(HEAD, ["mkdir", "-p", f"{site.home()}/project"], user="ada")
     return site
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from cachemgr.machines.keeper import PROGRAM
-from testbed.linux_guest import APPEND, linux_guest
+from testbed.linux_guest import append, linux_guest
 from testbed.site import OutriderSite, ServedImage
 from testbed.slurm import HEAD
 
@@ -34,7 +34,7 @@ def with_kernels(site: OutriderSite) -> OutriderSite:
         folder = "/etc/outrider/boot/debian"
         site.cluster.write(node, f"{folder}/kernel", guest.kernel.read_bytes())
         site.cluster.write(node, f"{folder}/initrd", guest.initrd.read_bytes())
-        site.cluster.write(node, f"{folder}/append", APPEND)
+        site.cluster.write(node, f"{folder}/append", append())
     site.cluster.run(HEAD, ["mkdir", "-p", f"{site.home()}/project"], user="ada")
     return site
 
