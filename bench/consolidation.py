@@ -124,6 +124,16 @@ def busy_nodes(site: OutriderSite) -> set[str]:
     return set(shown.split())
 
 
+def fields_of(site: OutriderSite, job: str) -> dict[str, str]:
+    """What Slurm shows of a job."""
+    shown = site.cluster.run(HEAD, ["scontrol", "show", "job", job]).stdout
+    return dict(word.split("=", 1) for word in shown.split() if "=" in word)
+
+
+def seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
+
+
 def played(site: OutriderSite, image: ServedImage, jobs: Sequence[TurnsJob], svg: str | None) -> PlayedTurns:
     """All jobs submitted at once, until the last one is over; the last switch is drawn."""
     begun_s, keys = now_s(), list[str]()
@@ -145,17 +155,14 @@ def played(site: OutriderSite, image: ServedImage, jobs: Sequence[TurnsJob], svg
     for key in keys:
         assert "over" in said(site, key).split(), f"job {key}: {said(site, key)}"
     shown = json.loads(site.told("switch", "show", "--json"))
-    names_of = (job.name for job in jobs for _ in job.works_s)
-    for name_of, key in zip(names_of, keys, strict=True):
-        found = site.cluster.run(HEAD, ["scontrol", "show", "job", key]).stdout
-        fields = dict(word.split("=", 1) for word in found.split() if "=" in word)
-        names = ("SubmitTime", "StartTime", "EndTime")
-        times = [datetime.fromisoformat(fields[name]).timestamp() for name in names]
-        started_s, ended_s = (round(each - times[0]) for each in times[1:])
-        print(f"  {name_of} {fields['NodeList']}: {started_s} s to {ended_s} s, {fields['Restarts']} moves")
-    moves = sum(
-        "Restarts=0" not in site.cluster.run(HEAD, ["scontrol", "show", "job", key]).stdout for key in keys
-    )
+    names_of = [job.name for job in jobs for _ in job.works_s]
+    found = [fields_of(site, key) for key in keys]
+    # Slurm takes one that was sent back for submitted then.
+    first_s = min(seconds(each["SubmitTime"]) for each in found)
+    for name_of, each in zip(names_of, found, strict=True):
+        started_s, ended_s = (round(seconds(each[name]) - first_s) for name in ("StartTime", "EndTime"))
+        print(f"  {name_of} {each['NodeList']}: {started_s} s to {ended_s} s, {each['Restarts']} moves")
+    moves = sum(each["Restarts"] != "0" for each in found)
     print(f"  switches {shown['number']}, machines that moved {moves}", flush=True)
     if svg is not None and shown["number"]:
         site.told("switch", "show", "--svg", svg)
