@@ -331,13 +331,13 @@ def test_promised_image_waits_for_a_source_that_sends_nothing(
 
 
 def test_who_waits_for_a_slot_keeps_the_reservation(inside: Start, carrier: ScriptedCarrier) -> None:
-    daemon = inside(**FREE, user_stall="1s", sweep_interval="1s", transfers="1")
+    daemon = inside(**FREE, user_stall="3s", sweep_interval="1s", transfers="1")
     slow, waiting = image(carrier, "slow", 10), image(carrier, "waiting", 5)
     gate = carrier.hold(slow)
     daemon.ask("add", uri=slow)
     asks(daemon.socket, ALICE, "add", uri=waiting)
     since_s = CLOCK.monotonic_s()
-    eventually("time has passed", lambda: CLOCK.monotonic_s() - since_s > 2.5)
+    eventually("time has passed", lambda: CLOCK.monotonic_s() - since_s > 4.5)
 
     gate.set()
     daemon.settle()

@@ -141,7 +141,7 @@ def test_image_of_a_named_user_is_never_taken_from_what_others_share(site: Site)
 
 
 def test_lost_release_ends_with_the_lease(site: Site, web: Server) -> None:
-    site.configure(lease="1s")
+    site.configure(lease="4s")
     path_of(site.step().get(f"docker://{web.uri()}"))
     digest = site.images()[0]["digest"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.site import OutriderSite, ServedImage, site_cluster
 from testbed.slurm import HEAD
-from tests.daemons.reservations import state, wait_reservation, workspace
+from tests.daemons.reservations import wait_reservation, workspace
 from tests.daemons.slurm.service.conftest import (
     LINES,
     LINK_BYTES_PER_S,
@@ -124,7 +124,7 @@ def test_sizes_of_one_that_waits_change_and_its_job_stays_with_it(site: Outrider
     assert before == kept == NODES * HALF
     assert found.state == "COMPLETED"
     assert output(site, job).count("QFI") == 1
-    assert state(site, mine) == "active"
+    wait_reservation(site, mine, "active")
     for name, user in ((mine, "ada"), (others, "bob")):
         site.outrider("cancel", name, user=user)
         wait_in_slurm(site, name, is_there=False)
