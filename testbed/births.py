@@ -74,6 +74,11 @@ def devices() -> str:
     return ", ".join(found)
 
 
+def door(record: ClusterRecord, name: str) -> Path:
+    """Where a host's first process is called (see `testbed.calls`)."""
+    return record.folder / f"{name}.calls"
+
+
 def bear(
     record: ClusterRecord,
     names: Sequence[str],
@@ -100,6 +105,7 @@ def bear(
         "hosts": [
             {
                 "name": name,
+                "door": str(door(record, name)),
                 "files": [_plain(file) for file in files.get(name, ())],
                 "folders": [vars(folder) for folder in folders],
             }

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Self
 from cachemgr.base.clock import SystemClock
 from testbed import births, commands, records
 from testbed.births import Folder, InitialFile
+from testbed.calls import Call, NobodyThere
 from testbed.commands import CommandFailed
-from testbed.people import USERS, People
+from testbed.people import USERS, People, Person
 from testbed.preloaded import preloaded
 from testbed.records import ClusterRecord, HostProcess, HostService, TestbedError
 
@@ -203,24 +204,44 @@ class Cluster:
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on a host to its end. Raises CommandFailed, unless told not to check."""
-        words, variables = self.command(host, argv, user=user, environment=environment)
+        person, variables = (
+            self.people.of(user),
+            self.command(host, argv, user=user, environment=environment)[1],
+        )
         try:
-            done = subprocess.run(
-                words,
-                env=variables,
-                input=given,
-                capture_output=True,
-                text=True,
-                # What programs print may hold what users have put into names and variables.
-                errors="backslashreplace",
-                timeout=timeout_s,
-                check=False,
-            )
+            done = self._called(host, person, argv, variables, given.encode(), timeout_s)
         except subprocess.TimeoutExpired as error:
             raise TestbedError(f"{' '.join(argv)} on {host} takes longer than {timeout_s} s") from error
         if check and done.returncode != 0:
             raise CommandFailed(host, argv, done)
         return done
+
+    def _called(
+        self,
+        host: str,
+        person: Person,
+        argv: Sequence[str],
+        variables: Mapping[str, str],
+        given: bytes = b"",
+        timeout_s: float = COMMAND_S,
+    ) -> subprocess.CompletedProcess[str]:
+        """A command that the host's first process runs to its end, where that is the testbed's own."""
+        first = self._first(host)
+        try:
+            words = commands.as_person(person, argv)
+            with Call(births.door(self.record, host), words, variables, given) as call:
+                done = call.done(timeout_s, self.clock)
+        except NobodyThere:
+            words = commands.entering(first, person, argv)
+            done = subprocess.run(
+                words, env=dict(variables), input=given, capture_output=True, timeout=timeout_s, check=False
+            )
+        # What programs print may hold what users have put into names and variables.
+        output, error = (
+            text.decode(errors="backslashreplace").replace("\r\n", "\n")
+            for text in (done.stdout, done.stderr)
+        )
+        return subprocess.CompletedProcess(list(argv), done.returncode, output, error)
 
     def run_everywhere(self, hosts: Sequence[str], argv: Sequence[str], timeout_s: float = COMMAND_S) -> None:
         """Run a command on many hosts at once. Raises CommandFailed of the first that fails."""
@@ -282,13 +303,12 @@ class Cluster:
         self, host: str, path: str, text: str | bytes, *, mode: int = 0o644, owner: str = "root:root"
     ) -> None:
         """Write a file of a host, whole or not at all."""
-        words, variables = self.command(host, [*commands.WRITTEN, path, f"{mode:o}", owner])
         content = text.encode() if isinstance(text, str) else text
-        done = subprocess.run(
-            words, env=variables, input=content, capture_output=True, timeout=COMMAND_S, check=False
-        )
+        words = [*commands.WRITTEN, path, f"{mode:o}", owner]
+        root = self.people.of("root")
+        done = self._called(host, root, words, commands.environment(root), content)
         if done.returncode != 0:
-            raise TestbedError(f"{path} of {host} cannot be written: {done.stderr.decode().strip()}")
+            raise TestbedError(f"{path} of {host} cannot be written: {done.stderr.strip()}")
 
     def read(self, host: str, path: str) -> str:
         return self.run(host, ["cat", path]).stdout
@@ -388,11 +408,9 @@ class Cluster:
         if self.is_running(host, service.name):
             raise TestbedError(f"{service.name} runs on {host} already: kill it first")
         person = self.people.of(service.user)
-        words = commands.starting(self._first(host), person, service.name, service.argv)
+        words = commands.starting(person, service.name, service.argv)
         variables = commands.environment(person, dict(service.environment))
-        done = subprocess.run(
-            words, env=variables, capture_output=True, text=True, timeout=COMMAND_S, check=False
-        )
+        done = self._called(host, self.people.of("root"), words, variables)
         if done.returncode != 0:
             raise CommandFailed(host, service.argv, done)
 

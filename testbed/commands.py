@@ -50,10 +50,14 @@ def entering(first: HostProcess, person: Person, argv: Sequence[str]) -> list[st
     return [*words, *acting_as(person), *AT_HOME, *argv]
 
 
-def starting(first: HostProcess, person: Person, name: str, argv: Sequence[str]) -> list[str]:
-    """What leaves a command running on a host, under a name."""
-    words = ["nsenter", "--target", str(first.pid), *SPACES, "--", *IN_BACKGROUND, name]
-    return [*words, "setpriv", *acting_as(person), *AT_HOME, *argv]
+def starting(person: Person, name: str, argv: Sequence[str]) -> list[str]:
+    """What root of a host runs to leave a command running there, under a name."""
+    return [*IN_BACKGROUND, name, "setpriv", *acting_as(person), *AT_HOME, *argv]
+
+
+def as_person(person: Person, argv: Sequence[str]) -> list[str]:
+    """What root of a host runs so that a command is run by a user there."""
+    return list(argv) if person.uid == 0 else ["setpriv", *acting_as(person), *argv]
 
 
 def acting_as(person: Person) -> list[str]:

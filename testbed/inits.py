@@ -40,6 +40,8 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> int:
+    # The interpreter is isolated, and finds nothing beside this file by itself.
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     # Who asked for hosts may be killed: then nobody goes on making them.
     _checked(LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     wanted = json.load(sys.stdin)
@@ -58,6 +60,8 @@ def main() -> int:
 
 
 def _make(wanted: Any, folder: int, owner: int, made: dict[str, int]) -> None:
+    from testbed.calls import CallServer
+
     site = wanted["site"]
     if site is None:
         site = made["site"] = _born(lambda: _make_site(wanted), folder, [owner], CLONE_NEWNS | CLONE_NEWNET)
@@ -66,7 +70,10 @@ def _make(wanted: Any, folder: int, owner: int, made: dict[str, int]) -> None:
     space = os.open(f"/proc/{site}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     kinds = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
     for host in wanted["hosts"]:
-        made[host["name"]] = _born(lambda host=host: _make_host(wanted, host), folder, watched, kinds, space)
+        with CallServer.listener(host["door"]) as listener:
+            made[host["name"]] = _born(
+                lambda host=host: _make_host(wanted, host), folder, watched, kinds, space, listener
+            )
 
 
 def _note_site(folder: int, site: int) -> None:
@@ -86,11 +93,18 @@ def _process(number: int) -> int:
         raise SystemExit(f"process {number}, on which the hosts depend, is gone: {error.strerror}") from error
 
 
-def _born(make: Any, folder: int, watched: list[int], kinds: int, space: int | None = None) -> int:
+def _born(
+    make: Any,
+    folder: int,
+    watched: list[int],
+    kinds: int,
+    space: int | None = None,
+    listener: socket.socket | None = None,
+) -> int:
     """Fork a process into new namespaces; gives its number once it is made, or says why it is not."""
     reader, writer = os.pipe()
     if os.fork() == 0:
-        _guarded(writer, lambda: _midwife(make, folder, watched, kinds, space, writer))
+        _guarded(writer, lambda: _midwife(make, folder, watched, kinds, space, listener, writer))
     os.close(writer)
     with os.fdopen(reader) as told:
         lines = told.read().splitlines()
@@ -107,7 +121,13 @@ def _born(make: Any, folder: int, watched: list[int], kinds: int, space: int | N
 
 
 def _midwife(
-    make: Any, folder: int, watched: list[int], kinds: int, space: int | None, writer: int
+    make: Any,
+    folder: int,
+    watched: list[int],
+    kinds: int,
+    space: int | None,
+    listener: socket.socket | None,
+    writer: int,
 ) -> NoReturn:
     """Enter the namespaces, and fork once more: only children are in a new namespace of processes."""
     _checked(LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
@@ -119,7 +139,7 @@ def _midwife(
     if child:
         os.write(writer, f"{child}\n".encode())
         os._exit(0)
-    _guarded(writer, lambda: _live(make, folder, watched, writer))
+    _guarded(writer, lambda: _live(make, folder, watched, listener, writer))
 
 
 def _guarded(writer: int, action: Any) -> NoReturn:
@@ -130,8 +150,12 @@ def _guarded(writer: int, action: Any) -> NoReturn:
     os._exit(1)
 
 
-def _live(make: Any, folder: int, watched: list[int], writer: int) -> NoReturn:
-    """Make the host, say so, and wait for what ends it, burying its dead children meanwhile."""
+def _live(
+    make: Any, folder: int, watched: list[int], listener: socket.socket | None, writer: int
+) -> NoReturn:
+    """Make the host, say so, and wait for what ends it; bury its dead children, and take calls, meanwhile."""
+    from testbed.calls import CallServer
+
     make()
     woken, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(waker)
@@ -145,6 +169,7 @@ def _live(make: Any, folder: int, watched: list[int], writer: int) -> NoReturn:
     poll = select.poll()
     for descriptor in (woken, *watched):
         poll.register(descriptor, select.POLLIN)
+    calls = None if listener is None else CallServer(listener, poll)
     while True:
         for descriptor, _ in poll.poll():
             if descriptor == woken:
@@ -153,11 +178,12 @@ def _live(make: Any, folder: int, watched: list[int], writer: int) -> NoReturn:
             elif descriptor == watched[0] and os.access("kept", os.F_OK, dir_fd=folder):
                 # The owner has left the cluster standing, on purpose.
                 poll.unregister(descriptor)
-            else:
+            elif calls is None or not calls.is_about(descriptor):
                 os._exit(0)
         with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG) != (0, 0):
-                pass
+            while (child := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+                if calls is not None:
+                    calls.ended(*child)
 
 
 def _make_site(wanted: Any) -> None:
