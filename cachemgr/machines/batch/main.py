@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import stat
 import sys
@@ -271,6 +272,7 @@ def _others(
 def tidy(key: str, site: MachineSite) -> int:
     """What the epilog asks for when a run of a job is over, whatever has ended it: no machine of it runs on,
     and nothing is left of one that is not to go on."""
+    is_own = False
     for machine in _both(key, site):
         if os.path.exists(f"{machine.folder}/{HOLDS}"):
             from cachemgr.machines.batch.steps.holding import tidy_held
@@ -278,6 +280,13 @@ def tidy(key: str, site: MachineSite) -> int:
             tidy_held(machine)
         else:
             end_machine(machine, but=(states.SUSPENDED, states.MOVED))
+            is_own = True
+    if is_own and not _both(key, site):
+        # Who was killed could not do it; and the epilog's HOME is not the user's.
+        home = pwd.getpwuid(os.getuid()).pw_dir
+        mark = SavedMark(home_of_marks({**os.environ, "HOME": home}), key)
+        if not mark.elsewhere(""):
+            mark.remove_rest()
     return 0
 
 

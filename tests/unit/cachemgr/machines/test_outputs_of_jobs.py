@@ -9,7 +9,12 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
+from cachemgr.machines.batch import main
+from cachemgr.machines.batch.steps.marks import SavedMark
 from cachemgr.machines.guest import channel
+from cachemgr.machines.keeper import real_site
 from cachemgr.machines.running import JobOutput
 from tests.repository import ROOT
 
@@ -66,3 +71,27 @@ def test_holder_job_writes_where_its_jobs_output_is_also_when_that_went_alive_be
     done = subprocess.run(argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
 
     assert (done.returncode, path.read_text()) == (0, "it was here\nit came\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("state", "left"), [("runs", []), ("saved", ["17.outputs"]), ("elsewhere", ["17", "17.outputs"])]
+)
+def test_names_of_outputs_go_with_the_machine_of_a_job_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, left: list[str]
+) -> None:
+    """A machine that is saved, or somewhere else, needs them for its next run."""
+    home, folder = tmp_path / "home", tmp_path / "nodes" / "job-17"
+    folder.mkdir(parents=True)
+    (home / ".outrider" / "machines").mkdir(parents=True)
+    (home / ".outrider" / "machines" / "17.outputs").write_text("[]")
+    if state == "elsewhere":
+        SavedMark(str(home), "17").write("n2:/m")
+    monkeypatch.setattr(main, "folder_of_user", lambda environment: str(folder.parent))
+    monkeypatch.setattr(main, "home_of_marks", lambda environment: environment["HOME"])
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: SimpleNamespace(pw_dir=str(home)))
+    monkeypatch.setattr(
+        main, "end_machine", lambda machine, but: None if state == "saved" else os.rmdir(machine.folder)
+    )
+
+    assert main.tidy("17", real_site("n1", "/usr/bin/qemu")) == 0
+    assert sorted(os.listdir(home / ".outrider" / "machines")) == left
