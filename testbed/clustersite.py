@@ -125,7 +125,7 @@ class ClusterSite(Generic[C]):
             "version": 1,
             "site": "testbed",
             "link": {"rate": link_bytes_per_s, "reserve": "at-once", "spread": "3s"},
-            "timings": {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "15s"},
+            "timings": {"look": "2s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "15s"},
             "backend": self.backend,
             "registries": {"plain_http": REGISTRY},
             "conversions": {"address": f"{HEAD}:{CONVERSIONS_PORT}", "user": "nobody"},

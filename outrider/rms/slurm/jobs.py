@@ -197,6 +197,10 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
             raise BadField("field nodes is empty, and it runs")
         # Whether it is requeued or over is not said in 22.05 until it has been cleared away.
         state, is_on_nodes = JobState.PENDING, False
+    start_s = number(row, "start_time") if is_on_nodes else None
+    if is_sent_back(row) and start_s is not None:
+        # Slurm shows the present: it would have begun again at each look.
+        start_s = needed(row, "submit_time") if known.saved is None else known.saved.run_s
     count = max(1, number(row, "node_count") or 0)
     wanted = len(nodes) or dict(amounts(text(row, "tres_req_str"))).get("node") or count
     limit = number(row, "time_limit")
@@ -212,7 +216,7 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
         limit_s=None if limit is None else limit * 60,
         submitted_s=needed(row, "submit_time"),
         nodes=nodes,
-        start_s=number(row, "start_time") if is_on_nodes else None,
+        start_s=start_s,
         reservation=text(row, "resv_name"),
         comment=comment,
         record=known,
@@ -232,6 +236,11 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
         has_run=(number(row, "restart_cnt") or 0) > 0,
         name=text(row, "name"),
     )
+
+
+def is_sent_back(row: Mapping[str, object]) -> bool:
+    """Whether it may be that a job is being cleared away to start once more."""
+    return "COMPLETING" in words(row, "job_state") and bool(number(row, "restart_cnt"))
 
 
 def _waits_for(dependency: str) -> frozenset[str]:

@@ -8,9 +8,10 @@ piece by piece, since other threads wait while a text is taken apart in one go.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from outrider.rms.slurm.fields import each_entry, number
-from outrider.rms.slurm.jobs import HELD_BEGIN_S, SlurmJob, job_in, jobs_of_rows
+from outrider.rms.slurm.jobs import HELD_BEGIN_S, SlurmJob, is_sent_back, job_in, jobs_of_rows
 from outrider.rms.slurm.nodes import SlurmNode, nodes_in_lines
 
 USED = (
@@ -18,7 +19,7 @@ USED = (
     "node_count", "max_nodes", "tasks", "cpus", "tres_req_str", "tres_alloc_str", "tres_per_job",
     "tres_per_node", "tres_per_task", "time_limit", "user_name", "user_id", "account", "submit_time",
     "start_time", "resv_name", "required_nodes", "excluded_nodes", "partition", "features", "array_job_id",
-    "array_task_string", "batch_flag", "name",
+    "array_task_string", "batch_flag", "name", "restart_cnt",
 )  # fmt: skip
 """The fields on which a job depends."""
 Printed = tuple[object, ...]
@@ -45,8 +46,10 @@ class JobReader:
         key = str(row.get("job_id"))
         before = self._before.get(key)
         if before is None or before[0] != printed:
-            job = job_in(row, now_s)
-            before = printed, before[1] if before is not None and before[1] == job else job
+            job, known = job_in(row, now_s), None if before is None else before[1]
+            if job is not None and known is not None and known.start_s is not None and is_sent_back(row):
+                job = replace(job, start_s=known.start_s)
+            before = printed, known if known == job else job
         self._now[key] = before
         return before[1]
 

@@ -19,7 +19,7 @@ from tests.needs import lacking, need_slurm
 
 RATE_BITS_PER_S = 200_000_000
 LINK_BYTES_PER_S = 22_000_000
-TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s", "note": "2s"}
+TIMINGS = {"look": "2s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s", "note": "2s"}
 
 
 @pytest.fixture(scope="module")

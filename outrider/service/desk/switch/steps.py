@@ -144,3 +144,10 @@ def looked_at(site: Site, step: DecidedStep, job: RmsJob | None) -> DecidedStep:
     if not is_done:
         return replace(step, looks=step.looks + 1)
     return looked_at(site, replace(step, state="done", done_s=now_s), job)
+
+
+def is_left(site: Site, step: DecidedStep, job: RmsJob | None) -> bool:
+    """Whether a machine was suspended to go elsewhere, and nothing is under way that lets it go on."""
+    if step.kind != "migrate" or step.state != "runs" or job is None or job.state is not JobState.SUSPENDED:
+        return False
+    return not site.store.waiting_effects(machine_of(step.job), most=1)

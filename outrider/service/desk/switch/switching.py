@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from outrider.core.switch.planner import Switch
-from outrider.rms.base import NodeState, Sight
+from outrider.rms.base import NodeState, RmsJob, Sight
 from outrider.service.answers.reply import Replied, Trouble
 from outrider.service.answers.switch import SwitchView
 from outrider.service.desk.jobs.job import JobEntry
@@ -29,7 +29,7 @@ from outrider.service.desk.switch.decision import (
 )
 from outrider.service.desk.switch.fleet import Fleet, NoFleet, fleet_of
 from outrider.service.desk.switch.planning import OpenPlan, OpenPlans
-from outrider.service.desk.switch.steps import decided_steps, looked_at, order_step
+from outrider.service.desk.switch.steps import decided_steps, is_left, looked_at, order_step
 from outrider.service.desk.switch.view import explained, kept_words, uses_of, view_of
 from outrider.service.meter import Log
 from outrider.service.ports import PlanMoves, Result
@@ -275,7 +275,7 @@ class SiteSwitches:
             steps, words = self._ordered(steps, stage)
         decision = self._charged(before, replace(before, steps=tuple(steps)))
         if words:
-            self._fail(decision, words)
+            self._fail(decision, words, jobs)
         elif stage is None and (away := self._away(steps)) is not None:
             self._end(decision, DONE, away)
         elif decision != before:
@@ -323,11 +323,12 @@ class SiteSwitches:
                 found.append(each)
         return found, ""
 
-    def _fail(self, decision: SwitchDecision, words: str) -> None:
+    def _fail(self, decision: SwitchDecision, words: str, jobs: Mapping[str, RmsJob]) -> None:
         """A new plan from what is, unless there were some already."""
         self._log.warning("switch fails", number=decision.number, words=words)
-        # What was suspended to come back in a later stage is not forgotten.
+        # What was suspended to come back in a later stage is not forgotten, nor what did not arrive.
         stopped = [each.job for each in decision.steps if each.kind == "suspend" and each.state != "waits"]
+        stopped += [each.job for each in decision.steps if is_left(self._site, each, jobs.get(each.job))]
         back = {each.job for each in decision.steps if each.kind == "resume" and each.state != "waits"}
         asleep = dict.fromkeys((*decision.asleep, *(job for job in stopped if job not in back)))
         decision = replace(decision, asleep=tuple(asleep))

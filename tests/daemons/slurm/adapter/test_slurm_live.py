@@ -126,6 +126,27 @@ def test_users_own_begin_survives_our_hold_and_release(cluster: Cluster, scene: 
     assert (before, held, scene.state(job)) == (JobState.PENDING, JobState.HELD, JobState.PENDING)
 
 
+def test_job_that_is_being_sent_back_does_not_begin_again_at_each_look(
+    cluster: Cluster, scene: Scene
+) -> None:
+    """Slurm shows the present as its start. Its node does not hear that it is to end, so that it stays so."""
+    job = sbatch(cluster, "--requeue", "-n1", "--time=60")
+    scene.wait_for_state(job, JobState.RUNNING, within_s=SOON_S)
+    running = scene.job(job)
+    assert running is not None
+    cluster.kill_node(running.nodes[0])
+    try:
+        cluster.run("scontrol", "requeuehold", job)
+        sent_back = scene.job(job)
+        after_restart = another_system(cluster).look().jobs
+    finally:
+        cluster.start_node(running.nodes[0])
+    scene.wait_for_state(job, JobState.HELD, within_s=SOON_S)
+
+    assert sent_back == running
+    assert [job.start_s for job in after_restart] == [running.submitted_s]
+
+
 def test_job_that_was_sent_back_begins_when_its_node_has_forgotten_it(cluster: Cluster, scene: Scene) -> None:
     def begin_s() -> int:
         printed = cluster.run("squeue", "--noheader", f"--jobs={job}", "--Format=EligibleTime:30")

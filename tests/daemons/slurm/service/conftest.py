@@ -24,7 +24,7 @@ LINES = ("AuthInfo=cred_expire=10",)
 JOBS = {
     "preemptible": True, "most_grace": "1m", "requeue_margin": "20s", "machines": True, "saving_rate": "20MB",
 }  # fmt: skip
-TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s", "note": "2s"}
+TIMINGS = {"look": "2s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s", "note": "2s"}
 
 
 KEPT: KeptSite[OutriderSite] = KeptSite()

@@ -14,11 +14,12 @@ from outrider.rms.base import JobState, RmsNode, Sight, Unavailable
 from outrider.service.answers.jobs import JobDetails
 from outrider.service.answers.reply import Trouble
 from outrider.service.daemon.threads.planning import planned
-from outrider.service.desk.batch.job_effects import is_move, moved_by
+from outrider.service.desk.batch.job_effects import is_move, machine_of, moved_by
 from outrider.service.desk.switch.decision import SwitchDecision, read_switch, write_switch
 from outrider.service.ports import Call, Carry, Finished, PlanMoves
 from outrider.service.requests import Asked, DecideSwitch, MigrateJob, ResumeJob, ShowSwitch, SuspendJob
 from outrider.store.errors import Damaged
+from outrider.store.records import Effect
 from tests.amount import examples
 from tests.unit.service.desk.jobs.yielding_site import SETTINGS, SETTLED_S, happened
 from tests.unit.service.desk.sandbox import ADMIN, RATE, Pool
@@ -226,6 +227,25 @@ def test_switch_that_fails_again_and_again_ends(site: Halls) -> None:
     assert shown.state == "failed"
     assert "is not so" in shown.words
     assert shown.number == 3
+
+
+def test_machine_of_whose_move_nothing_is_known_any_more_goes_on_all_the_same(site: Halls) -> None:
+    one, other, fences = swap_of(site)
+    site.switch(DecideSwitch(is_plan=False, fences=fences))
+    moves = list[Effect]()
+    while not moves:
+        site.sleep(1)
+        waiting = [each for key in (one, other) for each in site.store.waiting_effects(machine_of(key))]
+        suspended = {job.key for job in site.rms.look().jobs if job.state is JobState.SUSPENDED}
+        moves = [each for each in waiting if is_move(each) and moved_by(each)["job"] in suspended]
+    job = moved_by(moves[0])["job"]
+    with site.store.progress() as progress:
+        for each in site.store.waiting_effects(machine_of(job)):
+            progress.finish_effect(each.identity, site.now_s)
+    site.sleep(900)
+
+    assert site.switch(ShowSwitch()).state == "done"
+    assert [len(site.at(key)) for key in (one, other)] == [1, 1]
 
 
 CONSOLIDATING = replace(SETTINGS, consolidates=True, consolidate_every_s=30, consolidate_actions=2)
