@@ -130,6 +130,8 @@ class VirtualNode:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+            with suppress(OSError):
+                os.unlink(self.socket)
         if process.stdin is not None:
             process.stdin.close()
 

@@ -70,11 +70,18 @@ class ConvertingProgram(Program):
         )
 
     def await_image(self, name: str) -> Any:
-        def details() -> Any:
-            return self.ask("GET", f"/v1/reservations/{name}")[1]
+        found: list[Any] = []
 
-        eventually(lambda: details()["reservation"]["state"] == "ready", f"image\n{self.log.read_text()}")
-        return details()
+        def is_ready() -> bool:
+            # Where the processors are busy it may be told to ask again.
+            found[:] = [self.ask("GET", f"/v1/reservations/{name}")[1]]
+            return bool(found[0].get("reservation", {}).get("state") == "ready")
+
+        try:
+            eventually(is_ready, f"image of {name}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}{found}\n{self.log.read_text()}") from error
+        return found[0]
 
     def copies(self) -> list[bytes]:
         return [path.read_bytes() for path in (self.folder / "s/embedded/nodes").rglob("data")]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from cachemgr.base.clock import SystemClock
@@ -28,8 +29,13 @@ def has_one(data: bytes) -> bool:
 
 
 def found_in_files(folders: Iterable[Path]) -> list[str]:
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-    return [str(path) for path in files if has_one(path.read_bytes())]
+    found = []
+    for path in [path for folder in folders for path in folder.rglob("*") if path.is_file()]:
+        # What is being written has another name a moment later, and was looked at under that, or is not yet.
+        with suppress(FileNotFoundError):
+            if has_one(path.read_bytes()):
+                found.append(str(path))
+    return found
 
 
 def found_at(pid: int, *, has_memory: bool = True) -> list[str]:

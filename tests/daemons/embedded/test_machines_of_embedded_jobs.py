@@ -61,7 +61,7 @@ def test_job_counts_on_in_its_machine_for_whatever_it_is_saved(service: MachineS
     after = service.job(job)["nodes"]
     counted = service.counted(job)
 
-    assert counted == [str(number) for number in range(1, len(counted) + 1)]
+    assert counted == [str(number) for number in range(1, len(counted) + 1)], service.log.read_text()
     assert {before, after} == {"n1", "n2"}
 
 

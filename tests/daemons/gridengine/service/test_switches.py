@@ -196,7 +196,7 @@ def test_drained_node_is_left_by_its_machines_although_the_service_is_killed(
 
     job = counting(site, "drained")
     wait_until_said(site, job, "3")
-    node, counted = node_of(site, job), counts_on(site, job)
+    node = node_of(site, job)
 
     refused = site.outrider("nodes", "drain", node, "--live", user="root", check=False)
     with disabled(site, node):
@@ -205,7 +205,7 @@ def test_drained_node_is_left_by_its_machines_although_the_service_is_killed(
         )
         told = site.outrider("nodes", "drain", node, "--live", user="root", check=False)
         found = switched(site, [job], strike)
-        wait_until_counted(site, job, counted)
+        wait_until_counted(site, job, counts_on(site, job))
         kept, running = kept_on(site, node), running_on(site, job)
     cancel(site, job)
 

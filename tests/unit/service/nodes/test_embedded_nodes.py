@@ -175,6 +175,17 @@ def test_stopped_nodes_leave_no_process_and_no_socket(start: Start, folder: Path
     assert not list((folder / "e").glob("*/s"))
 
 
+def test_node_that_does_not_end_is_killed_and_leaves_no_socket(start: Start, folder: Path) -> None:
+    nodes = start("n1")
+    pid = nodes.pids["n1"]
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    nodes.stop(0.2)
+
+    assert not is_running(pid)
+    assert not list((folder / "e").glob("*/s"))
+
+
 SERVICE = """
 import os, sys
 from pathlib import Path
