@@ -162,10 +162,13 @@ def _serve(place: BenchedSite) -> int:
         from outrider.service.daemon.life import Providers
         from outrider.service.daemon.log import TracingLog
         from outrider.service.daemon.main import main as outriderd
-        from outrider.service.daemon.world.backends import catalogue_of, make_desk
+        from outrider.service.daemon.world.backends import make_desk
+        from outrider.service.daemon.world.catalogue import catalogue_of
         from outrider.service.daemon.world.world import World
         from outrider.service.desk.batch.reservation_effects import carry_out
-        from outrider.service.images import Hashes, Resolver, opener
+        from outrider.service.images.hashing import Hashes
+        from outrider.service.images.opening import opener
+        from outrider.service.images.resolving import Resolver
         from outrider.service.ports import AskProgram
 
     clock = SystemClock()

@@ -34,14 +34,6 @@ class NotDone(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Administrators:
-    """Who may do everything: these users, the members of these groups, and root."""
-
-    users: frozenset[str] = frozenset()
-    groups: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Health:
     """How the service is. `is_alive`: its loop turns. `is_ready`: it promises, or `troubles` says why
     it does not."""

@@ -126,3 +126,38 @@ class Settings:
     def deadline_rate_bytes_per_s(self) -> int:
         """What transfers with deadlines are planned with."""
         return self.link_rate_bytes_per_s - self.best_effort_rate_bytes_per_s
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Administrators:
+    """Who may do everything: these users, the members of these groups, and root."""
+
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effort:
+    """How much is spent on look-ups of images."""
+
+    at_once: int = 32
+    limit_s: float = 15
+    """For one look-up in all, names of hosts and files beside the image included."""
+    reading_at_once: int = 32
+    reading_limit_s: float = 900
+    waiting_of_one: int = 8
+    """Of one user, running and waiting."""
+
+    @property
+    def of_one(self) -> int:
+        """So many look-ups of one user run at once; where there are few threads, one."""
+        return max(1, self.at_once // 16)
+
+    @property
+    def of_host(self) -> int:
+        return max(1, self.at_once // 4)
+
+    @property
+    def slow(self) -> int:
+        """So many may run that are slow, or are likely to be."""
+        return max(1, self.at_once // 2)

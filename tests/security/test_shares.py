@@ -25,7 +25,7 @@ from outrider.service.daemon.threads.backups import copy_asked_for
 from outrider.service.daemon.threads.inbox import Inbox
 from outrider.service.daemon.threads.reception import MOST_KEYS, Reception
 from outrider.service.front import Busy, NotDone, Submit
-from outrider.service.images import Catalogue, CatalogueImage
+from outrider.service.images.catalogue import Catalogue, CatalogueImage
 from outrider.service.ports import ImageTrouble, Readers
 from outrider.service.requests import Caller
 from tests.daemons.node.daemons import needs_root

@@ -20,7 +20,6 @@ from cachemgr.base.cores import forbid_cores
 from cachemgr.daemon.notify import Supervisor, watchdog_s
 from outrider.collector import collector_paused
 from outrider.metadata.decision import Allowed, PolicyRefusal
-from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem, JobUse
 from outrider.service.answers.images import ImageList
@@ -28,8 +27,9 @@ from outrider.service.answers.jobs import Verdict
 from outrider.service.answers.reservations import ReservationDetails
 from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.configuration.model import Config, administrators_of, effort_of, settings_of
-from outrider.service.daemon.errors import ServiceError, ServiceInputError, SocketError, StuckError
-from outrider.service.daemon.lead.keeping import StoreKeeper, create, leading
+from outrider.service.daemon.configuration.policies import PolicyBook, read_policy_book
+from outrider.service.daemon.errors import ServiceError, SocketError, StuckError
+from outrider.service.daemon.lead.keeping import StoreKeeper, leading
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import meter_commits
 from outrider.service.daemon.measures.metrics import Metrics
@@ -38,7 +38,7 @@ from outrider.service.daemon.measures.sharing import ShareBook
 from outrider.service.daemon.sockets import Sockets
 from outrider.service.daemon.threads.backups import Backups
 from outrider.service.daemon.threads.loop import DeskLike, Loop, Opened
-from outrider.service.daemon.threads.reception import PolicyBook, Reception
+from outrider.service.daemon.threads.reception import Reception
 from outrider.service.daemon.threads.web_thread import WebThread
 from outrider.service.daemon.threads.workers import Workers
 from outrider.service.daemon.world.board import FolderBoard
@@ -166,22 +166,6 @@ def _raise_files() -> None:
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def read_policy_book(config: Config) -> PolicyBook:
-    """The policies that the configuration names. Raises ServiceInputError."""
-    try:
-        return PolicyBook(
-            config.policies,
-            has_holders=config.jobs.live and config.backend.kind in ("slurm", "gridengine"),
-            unmoved=config.unmoved,
-        )
-    except MetadataError as error:
-        raise ServiceInputError(f"the policies are not right:\n{error}") from error
-    except OSError as error:
-        raise ServiceInputError(
-            f"the policies {config.policies} cannot be read ({error.strerror}): see who may"
-        ) from error
 
 
 class _Service:
@@ -442,15 +426,3 @@ class _Service:
             self._reception.reload_policies()
         except (NotDone, Busy) as error:
             self._log.error("policies not read", error=error)
-
-
-def create_store(config: Config, *, only_if_empty: bool = False) -> None:
-    """An empty store where there has never been one. Raises StoreError or ServiceInputError."""
-    state = Path(config.state)
-    try:
-        state.mkdir(mode=0o711, parents=True, exist_ok=True)
-        if only_if_empty and any(each.name != "lost+found" for each in state.iterdir()):
-            return
-    except OSError as error:
-        raise ServiceInputError(f"the state folder {state} cannot be used ({error.strerror})") from error
-    create(config.store_path, SystemClock().now_s(), is_needed=not only_if_empty)

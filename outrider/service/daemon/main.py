@@ -12,7 +12,9 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from outrider.service.daemon.life import Orders, Providers
 
 DEFAULT_FILE = "/etc/outrider/outriderd.yaml"
+LIBRARIES = ("fastapi", "prometheus_client", "pydantic", "uvicorn", "yaml")
+"""What a service needs. To look whether they are there imports none, and not each order needs all."""
 
 _EPILOG = f"""A store is never made unasked: an empty one in the place of one that was lost would
 forget every promise. So a new site says --init once, before the service is started.
@@ -124,43 +128,53 @@ def _parser() -> argparse.ArgumentParser:
 def _run(
     arguments: argparse.Namespace, environment: Mapping[str, str], stream: TextIO, providers: Providers | None
 ) -> None:
-    try:
-        # A thousand modules and their models stay, too.
-        with collector_paused():
-            from outrider.service.daemon.life import create_store
-            from outrider.service.daemon.world.backends import real_providers
-    except ImportError as error:
-        if (error.name or "").startswith("outrider"):
-            raise
-        raise MissingLibraryError(
-            f"outriderd needs {error.name}: in a clone of Outrider, pip install '.[service]'"
-        ) from error
     if arguments.schema:
         _print_schema()
         return
     if arguments.example:
         _print_example()
         return
-    config = _configuration(Path(arguments.config), environment)
+    with _named_libraries():
+        config = _configuration(Path(arguments.config), environment)
     if arguments.check:
         _check_more(config)
         sys.stdout.write(f"{arguments.config}: site {config.site}, backend {config.backend.kind}\n")
         return
     if arguments.init or arguments.init_if_empty:
+        with _named_libraries():
+            from outrider.service.daemon.lead.keeping import create_store
         create_store(config, only_if_empty=not arguments.init)
     if not arguments.init:
-        _serve(config, providers or real_providers(), environment, stream, accepts_loss=arguments.accept_loss)
+        _serve(config, providers, environment, stream, accepts_loss=arguments.accept_loss)
+
+
+@contextmanager
+def _named_libraries() -> Iterator[None]:
+    """What is imported here may be missing. Modules and models by the hundred stay, too."""
+    try:
+        if missing := next((name for name in LIBRARIES if find_spec(name) is None), None):
+            raise ImportError(name=missing)
+        with collector_paused():
+            yield
+    except ImportError as error:
+        if (error.name or "").startswith("outrider"):
+            raise
+        raise MissingLibraryError(
+            f"outriderd needs {error.name}: in a clone of Outrider, pip install '.[service]'"
+        ) from error
 
 
 def _print_schema() -> None:
-    from outrider.metadata.validation import json_schema
-    from outrider.service.daemon.configuration.model import Config
+    with _named_libraries():
+        from outrider.metadata.validation import json_schema
+        from outrider.service.daemon.configuration.model import Config
 
     sys.stdout.write(f"{json.dumps(json_schema(Config), indent=2)}\n")
 
 
 def _print_example() -> None:
-    from outrider.service.daemon.configuration.table import example
+    with _named_libraries():
+        from outrider.service.daemon.configuration.table import example
 
     sys.stdout.write(example())
 
@@ -179,8 +193,8 @@ def _configuration(main_file: Path, environment: Mapping[str, str]) -> Config:
 
 def _check_more(config: Config) -> None:
     """What the file alone does not show: the policies, and whether users and groups are known."""
-    from outrider.service.daemon.life import read_policy_book
-    from outrider.service.daemon.world.backends import catalogue_of
+    from outrider.service.daemon.configuration.policies import read_policy_book
+    from outrider.service.daemon.world.catalogue import catalogue_of
 
     read_policy_book(config)
     catalogue_of(config)
@@ -188,15 +202,17 @@ def _check_more(config: Config) -> None:
 
 def _serve(
     config: Config,
-    providers: Providers,
+    providers: Providers | None,
     environment: Mapping[str, str],
     stream: TextIO,
     *,
     accepts_loss: bool,
 ) -> None:
-    from outrider.service.daemon.capabilities import lacking
-    from outrider.service.daemon.life import Orders, serve
-    from outrider.service.daemon.log import make_log
+    with _named_libraries():
+        from outrider.service.daemon.capabilities import lacking
+        from outrider.service.daemon.life import Orders, serve
+        from outrider.service.daemon.log import make_log
+        from outrider.service.daemon.world.backends import real_providers
 
     orders = Orders()
     _obey_signals(orders)
@@ -206,7 +222,7 @@ def _serve(
     )
     if names := lacking():
         log.error("capabilities missing", lacking=",".join(names), remedy="run outrider doctor")
-    serve(config, providers, orders, log, environment, accepts_loss=accepts_loss)
+    serve(config, providers or real_providers(), orders, log, environment, accepts_loss=accepts_loss)
 
 
 def _obey_signals(orders: Orders) -> None:

@@ -4,10 +4,3 @@
 reads them, `web` asks servers, `tokens` those that want one of the site's, `buckets` object stores,
 `registries` registries, `catalogue` is the site's own list.
 """
-
-from outrider.service.images.catalogue import Catalogue, CatalogueImage
-from outrider.service.images.hashing import Hashes
-from outrider.service.images.opening import OpenAs, opener
-from outrider.service.images.resolving import Resolver
-
-__all__ = ["Catalogue", "CatalogueImage", "Hashes", "OpenAs", "Resolver", "opener"]

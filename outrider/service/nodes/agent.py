@@ -44,7 +44,7 @@ from cachemgr.protocol import (
     TransferEntry,
     UnpinRequest,
 )
-from outrider.service.images import Catalogue
+from outrider.service.images.catalogue import Catalogue
 from outrider.service.nodes.listed_machines import MOST_JOBS, instances_of, owners_of, times_of
 from outrider.service.nodes.report import Lists, report_of
 from outrider.service.ports import (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import NoDaemon
 from cachemgr.network.client import DaemonClient
-from outrider.service.images import Catalogue
+from outrider.service.images.catalogue import Catalogue
 from outrider.service.nodes.agent import NO_NAMES, RelayOf, no_relay, tell_daemon
 from outrider.service.ports import NodeReport, NodeTrouble, TellNode
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from cachemgr.base.clock import Clock
 from cachemgr.base.disk import RealDisk, replace_file
 from cachemgr.machines.batch.kept import listed_machines
-from outrider.service.images import Catalogue
+from outrider.service.images.catalogue import Catalogue
 from outrider.service.meter import Log
 from outrider.service.nodes.agent import NO_NAMES
 from outrider.service.nodes.daemons import SocketNodes

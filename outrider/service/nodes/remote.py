@@ -17,7 +17,7 @@ from cachemgr.base.errors import CacheError, NoDaemon
 from cachemgr.network.channel import NODE
 from cachemgr.network.remote import RemoteClient
 from cachemgr.protocol import CONTROL_PORT, RELAY_PORT, PingAnswer
-from outrider.service.images import Catalogue
+from outrider.service.images.catalogue import Catalogue
 from outrider.service.nodes.agent import NO_NAMES, read_from_node, tell_daemon
 from outrider.service.ports import NodeReport, NodeTrouble, TellNode
 

@@ -13,8 +13,9 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from outrider.service.front import Administrators, Busy, Front
+from outrider.service.front import Busy, Front
 from outrider.service.meter import Log, Meter
+from outrider.service.settings import Administrators
 from outrider.service.web.asking import Asker
 from outrider.service.web.connections.munge import Munge
 from outrider.service.web.errors import ErrorProblem, RefusedRequest, of_busy, refusal

@@ -16,8 +16,8 @@ from contextlib import suppress
 from functools import lru_cache
 
 from cachemgr.base.shares import Share
-from outrider.service.front import Administrators
 from outrider.service.requests import Caller
+from outrider.service.settings import Administrators
 from outrider.service.web.limits import Crew
 
 MOST_KEPT = 1_024

@@ -12,11 +12,13 @@ from typing import TypeAlias
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.fetch.registry.session import RegistrySettings
-from outrider.service.images import Hashes, Resolver, opener
 from outrider.service.images.containers.conversion import Means
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.containers.made import MadeImages
+from outrider.service.images.hashing import Hashes
 from outrider.service.images.logins import Logins
+from outrider.service.images.opening import opener
+from outrider.service.images.resolving import Resolver
 from outrider.service.images.secrets.sitelogins import SiteLogins
 from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, Unread
 from tests.daemons.registries.registry_server import CONFIG, MANIFEST, Registry, digest_of

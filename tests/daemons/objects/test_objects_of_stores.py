@@ -16,8 +16,10 @@ from cachemgr.base.errors import SourceFailed, Unsuitable
 from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.registry.signing import expiry_of
 from cachemgr.fetch.sources.sources import SourceSettings, resolve, source_of
-from outrider.service.images import Hashes, Resolver, opener
 from outrider.service.images.buckets import Bucket, Buckets
+from outrider.service.images.hashing import Hashes
+from outrider.service.images.opening import opener
+from outrider.service.images.resolving import Resolver
 from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, Readers
 from tests.daemons.objects.conftest import MakeBucket
 from tests.daemons.objects.store import SECRET, Store

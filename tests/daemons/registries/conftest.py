@@ -11,7 +11,9 @@ from cachemgr.base.clock import SystemClock
 from cachemgr.cli.main import main
 from cachemgr.fetch.registry.session import RegistrySettings
 from cachemgr.fetch.sources.connect import WebSettings
-from outrider.service.images import Hashes, Resolver, opener
+from outrider.service.images.hashing import Hashes
+from outrider.service.images.opening import opener
+from outrider.service.images.resolving import Resolver
 from outrider.service.ports import FoundImage, ImageClaim
 from tests.daemons.node.conftest import folder
 from tests.daemons.registries.registry_server import Registry, running

@@ -39,9 +39,7 @@ from outrider.service.daemon.configuration.types import (
     given,
     mapping_of_names,
 )
-from outrider.service.daemon.threads.lookups import Effort
-from outrider.service.front import Administrators
-from outrider.service.settings import Settings
+from outrider.service.settings import Administrators, Effort, Settings
 from outrider.store.place import is_database
 
 LEAST_BACKUP_S = 60

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from cachemgr.base.clock import SystemClock
 from outrider.service.daemon.configuration.model import Config
-from outrider.service.daemon.errors import MissingLibraryError
+from outrider.service.daemon.errors import MissingLibraryError, ServiceInputError
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.sockets import Sockets
 from outrider.store.errors import Conflict, StoreMissing
@@ -125,3 +126,15 @@ def _library_is_missing(error: ImportError) -> MissingLibraryError:
         f"a store in PostgreSQL needs {error.name}: in a clone of Outrider, "
         "pip install '.[service,postgresql]'"
     )
+
+
+def create_store(config: Config, *, only_if_empty: bool = False) -> None:
+    """An empty store where there has never been one. Raises StoreError or ServiceInputError."""
+    state = Path(config.state)
+    try:
+        state.mkdir(mode=0o711, parents=True, exist_ok=True)
+        if only_if_empty and any(each.name != "lost+found" for each in state.iterdir()):
+            return
+    except OSError as error:
+        raise ServiceInputError(f"the state folder {state} cannot be used ({error.strerror})") from error
+    create(config.store_path, SystemClock().now_s(), is_needed=not only_if_empty)

@@ -11,7 +11,7 @@ import pwd
 import threading
 import traceback
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cachemgr.base.clock import MonotonicClock
 from cachemgr.base.shares import Share
@@ -20,6 +20,7 @@ from outrider.service.daemon.log import TracingLog
 from outrider.service.front import Busy
 from outrider.service.images.slowness import SLOW_S, Slowness, host_of
 from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, Resolve, Unread
+from outrider.service.settings import Effort
 
 MOST_WAITING = 1_024
 KEPT = 2
@@ -27,33 +28,6 @@ KEPT = 2
 KEPT_WAITING = 32
 
 Done = Callable[[FoundImage | Exception], None]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Effort:
-    """How much is spent on look-ups."""
-
-    at_once: int = 32
-    limit_s: float = 15
-    """For one look-up in all, names of hosts and files beside the image included."""
-    reading_at_once: int = 32
-    reading_limit_s: float = 900
-    waiting_of_one: int = 8
-    """Of one user, running and waiting."""
-
-    @property
-    def of_one(self) -> int:
-        """So many look-ups of one user run at once; where there are few threads, one."""
-        return max(1, self.at_once // 16)
-
-    @property
-    def of_host(self) -> int:
-        return max(1, self.at_once // 4)
-
-    @property
-    def slow(self) -> int:
-        """So many may run that are slow, or are likely to be."""
-        return max(1, self.at_once // 2)
 
 
 class Lookups:

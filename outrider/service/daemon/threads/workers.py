@@ -23,7 +23,7 @@ from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import PoolGauges
 from outrider.service.daemon.measures.nodeshares import NodeShares
 from outrider.service.daemon.threads.events import ask_event
-from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups
+from outrider.service.daemon.threads.lookups import Lookup, Lookups
 from outrider.service.daemon.threads.planning import planned_apart
 from outrider.service.daemon.world.world import World
 from outrider.service.desk.batch.job_effects import is_move, moved_by
@@ -50,7 +50,7 @@ from outrider.service.ports import (
     TellNode,
     TellUser,
 )
-from outrider.service.settings import Settings
+from outrider.service.settings import Effort, Settings
 from outrider.store.records import Effect
 
 T = TypeVar("T")

@@ -21,14 +21,16 @@ from outrider.service.daemon.errors import BackendError
 from outrider.service.daemon.life import Providers
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.threads.loop import DeskLike
+from outrider.service.daemon.world.catalogue import catalogue_of
 from outrider.service.daemon.world.cluster import CLUSTERS, ClusterBackend, make_cluster
-from outrider.service.daemon.world.stores import readers_of
 from outrider.service.daemon.world.workshop import Workshop
 from outrider.service.daemon.world.world import World
 from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk
-from outrider.service.images import Catalogue, CatalogueImage, Hashes, Resolver, opener
-from outrider.service.images.catalogue import Made
+from outrider.service.images.catalogue import Catalogue
+from outrider.service.images.hashing import Hashes
+from outrider.service.images.opening import opener
+from outrider.service.images.resolving import Resolver
 from outrider.service.meter import Meter
 from outrider.service.nodes.embedded import EmbeddedNodes
 from outrider.service.nodes.hooks import PoolHooks
@@ -221,19 +223,3 @@ class VirtualBackend:
         if isinstance(self._rms, EmbeddedSystem):
             self._rms.stop()
         self._nodes.stop()
-
-
-def catalogue_of(config: Config, made: Made = lambda uri, digest, until_s: None) -> Catalogue:
-    """The site's images, with the numbers of those who may use them. Raises InputError."""
-    images = (
-        CatalogueImage(
-            name=name,
-            uri=image.uri,
-            digest=image.digest,
-            size_bytes=image.size_bytes,
-            format=image.format or "",
-            readers=readers_of(f"images.{name}", image.readers),
-        )
-        for name, image in config.images.items()
-    )
-    return Catalogue(images, made)

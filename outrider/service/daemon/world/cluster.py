@@ -19,7 +19,7 @@ from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.signing import signer
 from outrider.service.daemon.world.workshop import Workshop
 from outrider.service.daemon.world.world import World
-from outrider.service.images import Catalogue
+from outrider.service.images.catalogue import Catalogue
 from outrider.service.nodes.promised import Ceiling, Promised
 from outrider.service.nodes.remote import Addresses, RemoteNodes
 from outrider.service.ports import Resolve

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from outrider.service.daemon.configuration.files import load_config
-from outrider.service.daemon.life import Orders, create_store, serve
+from outrider.service.daemon.lead.keeping import create_store
+from outrider.service.daemon.life import Orders, serve
 from tests.unit.service.daemon.fakes import PATIENCE_S, FakeProviders, eventually, text_log, written
 
 

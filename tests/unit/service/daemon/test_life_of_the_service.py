@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from outrider.metadata.errors import MetadataError
+from outrider.service.daemon.configuration.policies import PolicyBook
 from outrider.service.daemon.errors import ServiceInputError, SocketError
-from outrider.service.daemon.life import create_store
+from outrider.service.daemon.lead.keeping import create_store
 from outrider.service.daemon.sockets import Sockets
-from outrider.service.daemon.threads.reception import PolicyBook
 from outrider.service.daemon.threads.workers import Workers
 from outrider.store.errors import Conflict, Full, Locked, StoreMissing
 from outrider.store.sqlite.store import SqliteStore

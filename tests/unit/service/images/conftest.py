@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from cachemgr.base.clock import SystemClock
-from outrider.service.images import Catalogue, Hashes, OpenAs, Resolver, opener
+from outrider.service.images.catalogue import Catalogue
+from outrider.service.images.hashing import Hashes
+from outrider.service.images.opening import OpenAs, opener
+from outrider.service.images.resolving import Resolver
 from outrider.service.ports import FoundImage, ImageClaim, Unread
 
 CLOCK = SystemClock()

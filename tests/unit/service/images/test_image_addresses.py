@@ -11,7 +11,10 @@ import pytest
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.fetch.sources.connect import WebSettings
-from outrider.service.images import Catalogue, CatalogueImage, Hashes, Resolver, opener
+from outrider.service.images.catalogue import Catalogue, CatalogueImage
+from outrider.service.images.hashing import Hashes
+from outrider.service.images.opening import opener
+from outrider.service.images.resolving import Resolver
 from outrider.service.ports import FoundImage, ImageTrouble, Readers
 from tests.unit.cachemgr.fetch.servers import Asked, Server, head, serving
 

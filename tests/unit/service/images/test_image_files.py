@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr.base.clock import SystemClock
-from outrider.service.images import OpenAs
-from outrider.service.images.opening import open_by_program, open_by_walk
+from outrider.service.images.opening import OpenAs, open_by_program, open_by_walk
 from outrider.service.ports import FoundImage, ImageTrouble
 from tests.daemons.node.daemons import needs_root
 

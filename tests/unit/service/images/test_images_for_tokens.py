@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from cachemgr.fetch.sources.connect import WebSettings
-from outrider.service.images import Hashes, Resolver, opener
 from outrider.service.images.containers.conversion import Means
 from outrider.service.images.containers.converter import Converter
 from outrider.service.images.containers.made import MadeImages
+from outrider.service.images.hashing import Hashes
+from outrider.service.images.opening import opener
+from outrider.service.images.resolving import Resolver
 from outrider.service.images.tokens import TokenHost, TokenHosts
 from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, Readers, Unread
 from tests.daemons.containers.container_images import CLOCK, Quiet

@@ -12,7 +12,7 @@ import pytest
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.daemon.parts import PreferringMaker
-from outrider.service.images import Catalogue, CatalogueImage
+from outrider.service.images.catalogue import Catalogue, CatalogueImage
 from outrider.service.nodes.daemons import SocketNodes
 from outrider.service.ports import (
     COPYING,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.images import Catalogue
+from outrider.service.images.catalogue import Catalogue
 from outrider.service.nodes.daemons import SocketNodes
 from outrider.service.ports import NodeReport, Order, Readers, TellNode
 from tests.daemons.node.daemons import Inside, ScriptedCarrier

@@ -28,7 +28,6 @@ from outrider.service.answers.site import ShareList, Timeline
 from outrider.service.answers.switch import SwitchStep, SwitchView
 from outrider.service.answers.transfers import PlannedTransfer, TransferList
 from outrider.service.front import (
-    Administrators,
     BackedUp,
     Busy,
     Configuration,
@@ -39,6 +38,7 @@ from outrider.service.front import (
 )
 from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, LoginBook, RegistryLogin
 from outrider.service.requests import Caller, Recall, Request
+from outrider.service.settings import Administrators
 from outrider.service.web.app import make_app
 from outrider.service.web.connections.munge import Munge
 from outrider.service.web.connections.server import listen_tcp, listen_unix, make_server

@@ -13,7 +13,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
 import outrider.service.web as web
-from outrider.service.front import Administrators
+from outrider.service.settings import Administrators
 from outrider.service.web.app import make_app
 from outrider.service.web.connections.protocol import Line, Peer
 from outrider.service.web.description import describe

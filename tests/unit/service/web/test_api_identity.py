@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from outrider.service import requests as asked
-from outrider.service.front import Administrators
+from outrider.service.settings import Administrators
 from outrider.service.web.connections.server import listen_unix
 from outrider.service.web.identity import KEPT_S, MOST_KEPT, Users, look_up
 from outrider.service.web.limits import Limits

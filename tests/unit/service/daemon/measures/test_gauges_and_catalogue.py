@@ -10,8 +10,8 @@ import pytest
 from outrider.service.daemon.configuration.files import load_config
 from outrider.service.daemon.measures.gauges import PoolGauges, meter_commits, show_status
 from outrider.service.daemon.measures.metrics import Metrics
-from outrider.service.daemon.world.backends import catalogue_of
-from outrider.service.images import Catalogue
+from outrider.service.daemon.world.catalogue import catalogue_of
+from outrider.service.images.catalogue import Catalogue
 from outrider.service.ports import ImageTrouble, NodeReport, Readers
 from outrider.store.sqlite.store import SqliteStore
 from tests.unit.service.daemon.fakes import status, written

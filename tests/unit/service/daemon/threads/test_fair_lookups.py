@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups
+from outrider.service.daemon.threads.lookups import Lookup, Lookups
 from outrider.service.front import Busy
 from outrider.service.images.slowness import LONGEST_PAUSE_S, PAUSE_S, Slowness, host_of
 from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, Unread
+from outrider.service.settings import Effort
 from tests.unit.service.daemon.fakes import PATIENCE_S, eventually, text_log
 from tests.unit.service.daemon.threads.test_workers_and_crews import Clock
 

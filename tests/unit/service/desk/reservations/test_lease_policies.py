@@ -12,7 +12,7 @@ from outrider.metadata.errors import FaultyFileError, MetadataError
 from outrider.metadata.policies import parse_policies
 from outrider.service.answers.decision import Decision
 from outrider.service.answers.records import Explanation
-from outrider.service.daemon.threads.reception import PolicyBook
+from outrider.service.daemon.configuration.policies import PolicyBook
 from outrider.service.ports import NodeImage
 from outrider.service.requests import Explain, Modify
 from outrider.service.settings import Settings
