@@ -11,9 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from outrider.core.switch.planner import Switch
-from outrider.rms.base import NodeState, RmsJob, Sight
+from outrider.rms.base import JobState, NodeState, RmsJob, Sight
 from outrider.service.answers.reply import Replied, Trouble
 from outrider.service.answers.switch import SwitchView
+from outrider.service.desk.batch.job_effects import machine_of, resume_effect
 from outrider.service.desk.jobs.job import JobEntry
 from outrider.service.desk.jobs.manager import JobManager
 from outrider.service.desk.nodes.orders import NodeOrders
@@ -327,9 +328,11 @@ class SiteSwitches:
         """A new plan from what is, unless there were some already."""
         self._log.warning("switch fails", number=decision.number, words=words)
         # What was suspended to come back in a later stage is not forgotten, nor what did not arrive.
-        stopped = [each.job for each in decision.steps if each.kind == "suspend" and each.state != "waits"]
-        stopped += [each.job for each in decision.steps if is_left(self._site, each, jobs.get(each.job))]
-        back = {each.job for each in decision.steps if each.kind == "resume" and each.state != "waits"}
+        steps = decision.steps
+        stopped = [each.job for each in steps if each.kind == "suspend" and each.state != "waits"]
+        stopped += [each.job for each in steps if each.kind == "resume" and each.state == "waits"]
+        stopped += [each.job for each in steps if is_left(self._site, each, jobs.get(each.job))]
+        back = {each.job for each in steps if each.kind == "resume" and each.state != "waits"}
         asleep = dict.fromkeys((*decision.asleep, *(job for job in stopped if job not in back)))
         decision = replace(decision, asleep=tuple(asleep))
         if decision.attempts >= MOST_ATTEMPTS:
@@ -362,11 +365,25 @@ class SiteSwitches:
         self._keep(replace(anew, attempts=last.attempts + 1, words=f"planned anew: {last.words}"))
 
     def _end(self, decision: SwitchDecision, state: str, words: str) -> None:
-        words = words or decision.words
-        ended = replace(decision, state=state, ended_s=self._site.now_s, words=words, wants_plan=False)
+        words, asleep = words or decision.words, decision.asleep
+        if state == FAILED:
+            # Nobody else would: what it has suspended goes on where it is.
+            asleep = tuple(job for job in asleep if not self._lets_go_on(job))
+        ended = replace(
+            decision, state=state, ended_s=self._site.now_s, words=words, wants_plan=False, asleep=asleep
+        )
         self._keep(ended)
         self._site.note("switch", f"switch-{decision.number}", state, words or "all steps are done")
         self._log.info("switch ends", number=decision.number, state=state)
+
+    def _lets_go_on(self, job: str) -> bool:
+        entry = self._entries.get(job)
+        if entry is None or entry.job.state is not JobState.SUSPENDED:
+            return False
+        if not self._site.store.waiting_effects(machine_of(job), most=1):
+            self._site.todo([resume_effect(job, self._site.now_s)])
+            self._site.note("machine", f"job {job}", "resumed", "its switch has failed", uid=entry.job.uid)
+        return True
 
     def _consolidate(self, sight: Sight) -> None:
         """Look whether a switch lets something run that waits, or relieves a node."""

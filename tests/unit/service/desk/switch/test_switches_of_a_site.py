@@ -227,6 +227,9 @@ def test_switch_that_fails_again_and_again_ends(site: Halls) -> None:
     assert shown.state == "failed"
     assert "is not so" in shown.words
     assert shown.number == 3
+    # What it had suspended has gone on where it was.
+    assert [len(site.at(key)) for key in (one, other)] == [1, 1]
+    assert shown.asleep == ()
 
 
 def test_machine_of_whose_move_nothing_is_known_any_more_goes_on_all_the_same(site: Halls) -> None:
