@@ -366,8 +366,8 @@ class SiteSwitches:
 
     def _end(self, decision: SwitchDecision, state: str, words: str) -> None:
         words, asleep = words or decision.words, decision.asleep
-        if state == FAILED:
-            # Nobody else would: what it has suspended goes on where it is.
+        if state == FAILED or not self._site.settings.consolidates:
+            # No other plan is made by itself: what it has suspended goes on when there is room for it.
             asleep = tuple(job for job in asleep if not self._lets_go_on(job))
         ended = replace(
             decision, state=state, ended_s=self._site.now_s, words=words, wants_plan=False, asleep=asleep
@@ -382,7 +382,7 @@ class SiteSwitches:
             return False
         if not self._site.store.waiting_effects(machine_of(job), most=1):
             self._site.todo([resume_effect(job, self._site.now_s)])
-            self._site.note("machine", f"job {job}", "resumed", "its switch has failed", uid=entry.job.uid)
+            self._site.note("machine", f"job {job}", "resumed", "its switch is over", uid=entry.job.uid)
         return True
 
     def _consolidate(self, sight: Sight) -> None:

@@ -251,6 +251,25 @@ def test_machine_of_whose_move_nothing_is_known_any_more_goes_on_all_the_same(si
     assert [len(site.at(key)) for key in (one, other)] == [1, 1]
 
 
+def test_machine_for_which_there_was_no_room_goes_on_when_there_is_some(site: Halls) -> None:
+    one, other = site.machine(WHOLE_MIB), site.machine(WHOLE_MIB)
+    (left,), (full,) = site.at(one), site.at(other)
+    site.rms.outside.drain(left)
+    site.sleep(30)
+    site.may_go_last = True
+
+    site.switch(DecideSwitch(is_plan=False, drained=(left,)))
+    site.sleep(300)
+    # The one that was submitted first has the room.
+    meanwhile = site.at(one), site.at(other)
+    site.rms.cancel(one, "test")
+    site.sleep(300)
+
+    assert site.switch(ShowSwitch()).state == "done"
+    assert meanwhile == ((full,), ())
+    assert site.at(other) == (full,)
+
+
 CONSOLIDATING = replace(SETTINGS, consolidates=True, consolidate_every_s=30, consolidate_actions=2)
 
 
