@@ -1,4 +1,4 @@
-"""Commands that a host's first process forks for whoever asks it over a socket.
+"""Commands that a host's first process starts for whoever asks it over a socket.
 
 Whoever enters a host's namespaces from outside runs four programs before the one that is wanted, and that
 was most of what a look at a host cost. A call is a connection: it gives the descriptors of the command's
@@ -104,7 +104,7 @@ class CallServer:
         self._calls.pop(descriptor).close()
 
     def _begin(self, given: Sequence[int]) -> int:
-        """A fork of this process would take longer than most commands do. Raises OSError."""
+        """Not by a copy of this process, which would take longer than most commands. Raises OSError."""
         wanted = json.loads(os.pread(given[3], os.fstat(given[3]).st_size, 0))
         argv, variables = wanted["argv"], wanted["environment"]
         # A home that is not there is no reason to fail.

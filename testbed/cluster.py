@@ -204,12 +204,9 @@ class Cluster:
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on a host to its end. Raises CommandFailed, unless told not to check."""
-        person, variables = (
-            self.people.of(user),
-            self.command(host, argv, user=user, environment=environment)[1],
-        )
+        _, variables = self.command(host, argv, user=user, environment=environment)
         try:
-            done = self._called(host, person, argv, variables, given.encode(), timeout_s)
+            done = self._called(host, self.people.of(user), argv, variables, given.encode(), timeout_s)
         except subprocess.TimeoutExpired as error:
             raise TestbedError(f"{' '.join(argv)} on {host} takes longer than {timeout_s} s") from error
         if check and done.returncode != 0:

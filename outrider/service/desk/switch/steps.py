@@ -147,7 +147,11 @@ def looked_at(site: Site, step: DecidedStep, job: RmsJob | None) -> DecidedStep:
 
 
 def is_left(site: Site, step: DecidedStep, job: RmsJob | None) -> bool:
-    """Whether a machine was suspended to go elsewhere, and nothing is under way that lets it go on."""
-    if step.kind != "migrate" or step.state != "runs" or job is None or job.state is not JobState.SUSPENDED:
+    """Whether a machine is suspended that was to go on, and nothing is under way that lets it: its turn had
+    not come, or nothing is known of its move any more."""
+    if job is None or job.state is not JobState.SUSPENDED:
         return False
-    return not site.store.waiting_effects(machine_of(step.job), most=1)
+    if step.kind == "resume":
+        return step.state == "waits"
+    is_asked = step.kind == "migrate" and step.state == "runs"
+    return is_asked and not site.store.waiting_effects(machine_of(step.job), most=1)

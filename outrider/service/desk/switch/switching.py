@@ -330,7 +330,6 @@ class SiteSwitches:
         # What was suspended to come back in a later stage is not forgotten, nor what did not arrive.
         steps = decision.steps
         stopped = [each.job for each in steps if each.kind == "suspend" and each.state != "waits"]
-        stopped += [each.job for each in steps if each.kind == "resume" and each.state == "waits"]
         stopped += [each.job for each in steps if is_left(self._site, each, jobs.get(each.job))]
         back = {each.job for each in steps if each.kind == "resume" and each.state != "waits"}
         asleep = dict.fromkeys((*decision.asleep, *(job for job in stopped if job not in back)))
