@@ -25,6 +25,7 @@ from testbed.commands import CommandFailed
 from testbed.people import USERS, People, Person
 from testbed.preloaded import preloaded
 from testbed.records import ClusterRecord, HostProcess, HostService, TestbedError
+from testbed.waiting import awaited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,9 +39,6 @@ TOOLS = ("ip", "tc", "nsenter", "setpriv")
 WAIT_S = 120
 HOST = re.compile(r"[a-z][a-z0-9-]{0,12}")
 POLL_S = 0.05
-RESTS = 9
-MOST_REST_S = 1.0
-"""Unless asking takes longer than that."""
 LOG_LINES = 40
 DEVICES_BEFORE = "devices"
 NSSWITCH = b"passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nservices: files\n"
@@ -352,19 +350,11 @@ class Cluster:
         """
         Ask until it is so. Raises TestbedError with the logs when it has not become so in time.
 
-        Most questions are commands on hosts: whoever asks rests for nine times as long as asking took, or a
-        second, and leaves the processors to what is waited for.
+        Most questions are commands on hosts.
         """
-        until_s = self.clock.monotonic_s() + timeout_s
-        asked_s = self.clock.monotonic_s()
-        while not condition():
-            now_s = self.clock.monotonic_s()
-            if now_s > until_s:
-                told = "" if logs is None else f"\n{logs()}"
-                raise TestbedError(f"waited {timeout_s} s for {what}{told}")
-            took_s = now_s - asked_s
-            self.clock.sleep(max(POLL_S, took_s, min(RESTS * took_s, MOST_REST_S)))
-            asked_s = self.clock.monotonic_s()
+        if not awaited(condition, timeout_s, POLL_S, clock=self.clock):
+            told = "" if logs is None else f"\n{logs()}"
+            raise TestbedError(f"waited {timeout_s} s for {what}{told}")
 
     def boot(self, hosts: Sequence[str]) -> None:
         """What a batch system starts on hosts that have just come up."""

@@ -19,6 +19,7 @@ from typing import Self
 
 from testbed import doorman, hurry
 from testbed.cluster import REPOSITORY
+from testbed.waiting import awaited
 
 NODES = ("n1", "n2", "n3", "n4")
 HEAD = "head"
@@ -164,12 +165,9 @@ class Cluster:
         return f"/media/{path}"
 
     def wait_for(self, what: str, is_so: Callable[[], bool], within_s: float = 20.0) -> None:
-        by_s = time.clock_gettime(time.CLOCK_MONOTONIC) + within_s
-        while not is_so():
-            if time.clock_gettime(time.CLOCK_MONOTONIC) > by_s:
-                shown = self.run(["qstat", "-f", "-u", "*"], check=False)
-                raise ClusterError(f"waited {within_s} s for {what}\n{shown}\n{self.logs()}")
-            time.sleep(POLL_S)
+        if not awaited(is_so, within_s, POLL_S):
+            shown = self.run(["qstat", "-f", "-u", "*"], check=False)
+            raise ClusterError(f"waited {within_s} s for {what}\n{shown}\n{self.logs()}")
 
     def logs(self) -> str:
         files = sorted(self.disk.glob("spool/**/messages"))

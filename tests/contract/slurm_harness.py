@@ -90,7 +90,7 @@ class SlurmHarness:
         self._clock.sleep(seconds)
 
     def pass_until_next_look(self) -> None:
-        self._clock.sleep(0.2)
+        self._clock.sleep(0.4)
 
     def command(self, run_s: int) -> tuple[str, ...]:
         return ("sleep", str(run_s))

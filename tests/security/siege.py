@@ -29,9 +29,9 @@ from typing import Any
 import pytest
 
 from cachemgr.network.client import DaemonClient
+from testbed.waiting import awaited
 from tests.daemons.node.daemons import as_user
 from tests.repository import ROOT
-from tests.waiting import awaited
 
 PATIENCE_S = 90.0
 ALICE = pwd.getpwnam("games").pw_uid

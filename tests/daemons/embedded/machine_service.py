@@ -21,12 +21,12 @@ from outrider.core.model import Resources
 from outrider.rms.base import RmsNode
 from outrider.rms.embedded import EmbeddedSystem, JobMachines, ProcessLauncher
 from testbed.linux_guest import append, linux_guest
+from testbed.waiting import awaited
 from tests.contract.embedded_harness import Quiet
 from tests.daemons.forked import ForkedService
 from tests.repository import ROOT
 from tests.unit.service.daemon.conftest import UnixConnection
 from tests.unit.service.daemon.fakes import written
-from tests.waiting import awaited
 
 WAIT_S = 180.0
 UID = 65534 if os.geteuid() == 0 else os.geteuid()

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cachemgr.base.clock import SystemClock
+from testbed.waiting import awaited
 from tests.repository import ROOT
-from tests.waiting import awaited
 
 CLOCK = SystemClock()
 PATIENCE_S = 60.0

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from cachemgr.machines.qemu.process import LOCK, holders
+from testbed.waiting import awaited
 from tests.daemons.machines.counter import counts
 from tests.repository import ROOT
-from tests.waiting import awaited
 
 PYTHON = "/usr/bin/python3" if os.geteuid() == 0 else sys.executable
 """Another user cannot read an interpreter that root has built for itself."""

@@ -15,10 +15,10 @@ import pytest
 
 from cachemgr.instances.qcow2 import overlay
 from testbed.linux_guest import LinuxGuest, append
+from testbed.waiting import awaited
 from tests.amount import few
 from tests.daemons.machines.engine import MIB, PYTHON, UID, WAIT_S, Engine, wait_until
 from tests.repository import ROOT
-from tests.waiting import awaited
 
 LAST = 60
 SCRIPT = f"""#!machine run=vm

@@ -32,8 +32,8 @@ from cachemgr.fetch.report import FetchProgress
 from cachemgr.network.client import DaemonClient
 from cachemgr.pool.layout import PoolSettings
 from cachemgr.pool.pool import ImagePool
+from testbed.waiting import awaited
 from tests.repository import ROOT
-from tests.waiting import awaited
 
 DEADLINE_S = 90.0
 CLOCK = SystemClock()

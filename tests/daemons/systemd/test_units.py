@@ -89,7 +89,7 @@ def installed(request: pytest.FixtureRequest) -> Iterator[Installed]:
         pytest.skip("a machine of its own needs root")
     is_own = request.param == "own"
     try:
-        booted = BootedMachine(Path("/") if is_own else tree_of(request.param), [] if is_own else [ROOT])
+        booted = BootedMachine(Path("/") if is_own else tree_of(request.param), [ROOT])
         with booted as machine:
             python, sources = _own() if is_own else ("/usr/bin/python3", str(ROOT))
             found = Installed(machine, python, sources)

@@ -12,13 +12,13 @@ import pytest
 from testbed.batchcluster import HEAD
 from testbed.clustersite import NODE_DAEMON
 from testbed.gridenginesite import GridEngineSite
+from testbed.waiting import awaited
 from tests.daemons.gridengine.service.jobs import cancel, report
 from tests.daemons.gridengine.service.test_jobs_in_machines import BOOT_S, machines, said, wait_until_said
 from tests.daemons.gridengine.service.test_live_moves import holders, live, nothing_is_kept
 from tests.daemons.gridengine.service.test_switches import counting, kill_service
 from tests.daemons.slurm.service.switched import running_on
 from tests.daemons.slurm.service.test_killed_live_moves import below, holding, processes, qemus
-from tests.waiting import awaited
 
 __all__ = ["live", "machines"]
 STEPS = ("asked", "waits", "ready", "both", "has")

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cachemgr.base.clock import SystemClock
+from testbed.waiting import awaited
 from tests.repository import ROOT
 
 PLUGINS = ROOT / "plugins" / "slurm"
@@ -160,14 +161,15 @@ class Site:
 
     def until(self, is_so: str, *argv: str, within_s: int = 30) -> str:
         """Ask until a text stands in the answer."""
-        by_s = self.clock.monotonic_s() + within_s
-        while True:
-            answer = self.run(*argv, uid=0)
-            if is_so in answer.printed:
-                return answer.printed
-            if self.clock.monotonic_s() > by_s:
-                raise AssertionError(f"no {is_so!r} within {within_s} s: {answer}\n{self.logs()}")
-            self.clock.sleep(0.1)
+        told: list[str] = []
+
+        def is_told() -> bool:
+            told[:] = [self.run(*argv, uid=0).printed]
+            return is_so in told[0]
+
+        if not awaited(is_told, within_s):
+            raise AssertionError(f"no {is_so!r} within {within_s} s: {told}\n{self.logs()}")
+        return told[0]
 
     def logs(self) -> str:
         paths = [self.folder / name for name in LOGS]

@@ -23,9 +23,9 @@ import pytest
 from cachemgr.base.errors import NoDaemon
 from cachemgr.network.client import DaemonClient
 from cachemgr.network.job_tickets import JobTicket, make_job_ticket
+from testbed.waiting import awaited
 from tests.daemons.node.daemons import CLOCK, MIB, make_pool, sha256
 from tests.repository import ROOT
-from tests.waiting import awaited
 
 KEY = b"k" * 32
 UID = 65534

@@ -18,10 +18,10 @@ from random import Random
 
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
+from testbed.waiting import awaited
 from tests.daemons.slurm.service.in_machines import MB, said, submit
 from tests.daemons.slurm.service.jobs import ENDED, restarts, seen
 from tests.daemons.slurm.service.switched import SCRATCH, kill, networks, running_on
-from tests.waiting import awaited
 
 SUSPEND, MIGRATE, REQUEUE, NOTHING = "suspend", "migrate", "requeue", "nothing"
 KEEPER, NODE, SERVICE, REBOOT = "keeper", "node's daemon", "service", "reboot"

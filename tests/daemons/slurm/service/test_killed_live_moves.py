@@ -14,13 +14,13 @@ import pytest
 
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
+from testbed.waiting import awaited
 from tests.daemons.reservations import Site
 from tests.daemons.slurm.service.conftest import JOBS
 from tests.daemons.slurm.service.in_machines import kept_on, said, with_kernels
 from tests.daemons.slurm.service.jobs import ENDED, seen
 from tests.daemons.slurm.service.killings import CountingJob, Killings, keepers
 from tests.daemons.slurm.service.switched import cancel, kill, networks
-from tests.waiting import awaited
 
 NODES_OF_SITE = 2
 SETTINGS = {"jobs": {**JOBS, "live": True}}

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.waiting import awaited
 from tests.repository import ROOT
-from tests.waiting import awaited
 
 PATIENCE_S = 90.0
 
