@@ -37,5 +37,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if os.environ.get(LONG):
         return
     for item in items:
+        if "CI" not in os.environ and (like := item.get_closest_marker("repeats")):
+            reason = f"{like.args[0]} is like it and costs less: CI=1 or {LONG}=1"
+            item.add_marker(pytest.mark.skip(reason=reason))
         if item.get_closest_marker("long"):
             item.add_marker(pytest.mark.skip(reason=f"takes long, and a short test is like it: {LONG}=1"))

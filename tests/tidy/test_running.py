@@ -47,6 +47,26 @@ def test_files_on_one_site_are_there_make_none_of_their_own_and_are_one_unit(nam
     assert not re.search(r"^(SETTINGS|NODES_OF_SITE|def site\b)|site_cluster", text, re.MULTILINE)
 
 
+def test_what_is_repeated_at_a_cost_has_a_cheaper_test_that_always_runs() -> None:
+    texts = {path: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    wanted = [
+        "".join(parts)
+        for text in texts.values()
+        for parts in re.findall(
+            r'^@pytest\.mark\.repeats\(\s*"([^"]+)"(?:\s*"([^"]+)")?\s*\)', text, re.MULTILINE
+        )
+    ]
+    cheaper = {
+        f"{path.relative_to(ROOT)}::{name}"
+        for path, text in texts.items()
+        for marks, name in re.findall(r"^((?:@.*\n|[ )].*\n)*)def (test_\w+)", text, re.MULTILINE)
+        if not re.search(r"^@pytest\.mark\.(long|repeats)", marks, re.MULTILINE)
+    }
+
+    assert len(wanted) == sum(text.count("\n@pytest.mark.repeats(") for text in texts.values()) > 0
+    assert sorted(set(wanted) - cheaper) == []
+
+
 def test_long_files_come_first_and_keep_the_order_of_their_tests(request: pytest.FixtureRequest) -> None:
     items = list(reversed(request.session.items))
     found = [unit_of(item.nodeid) for item in ordered(items)]

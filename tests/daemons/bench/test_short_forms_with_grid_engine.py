@@ -25,6 +25,9 @@ from tests.daemons.bench.forms import measured
         pytest.param("physical", ("--only", "III/pool"), "III/pool", marks=pytest.mark.long),
     ],
 )
+@pytest.mark.repeats(
+    "tests/daemons/bench/test_short_forms.py::test_short_form_runs_to_its_end_for_a_plain_user"
+)
 def test_short_form_runs_to_its_end(name: str, options: tuple[str, ...], end: str) -> None:
     said = measured(name, *options)
 

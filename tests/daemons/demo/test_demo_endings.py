@@ -45,6 +45,9 @@ def owner_of(record: Path) -> int:
     return records.read(record.parent.name).owner.pid
 
 
+@pytest.mark.repeats(
+    "tests/daemons/demo/test_demo_endings.py::test_killed_demo_leaves_its_folder_but_no_process"
+)
 def test_interrupted_demos_leave_nothing(installed: Path, temporary: Path) -> None:
     demos = {
         number: start(installed, temporary, "--brief") for number in (signal.SIGINT, signal.SIGTERM)[:AT_ONCE]
@@ -60,6 +63,9 @@ def test_interrupted_demos_leave_nothing(installed: Path, temporary: Path) -> No
     assert left_behind(temporary) == []
 
 
+@pytest.mark.repeats(
+    "tests/daemons/demo/test_demo_endings.py::test_killed_demo_leaves_its_folder_but_no_process"
+)
 def test_service_that_dies_shows_its_log_and_leaves_nothing(installed: Path, temporary: Path) -> None:
     process = start(installed, temporary, "--brief")
     read_until(process, "outrider reserve")

@@ -47,6 +47,10 @@ def used(service: MachineService) -> dict[str, int]:
     return {each["job"]: each["used"] for each in uses if each["used"] is not None and not each["words"]}
 
 
+@pytest.mark.repeats(
+    "tests/unit/service/desk/switch/test_packed_by_use.py"
+    "::test_idle_machines_share_processors_and_a_busy_one_leaves"
+)
 def test_idle_guests_share_a_processor_and_a_busy_one_leaves_them(service: MachineService) -> None:
     """Each has asked for a whole processor, of which its node has one."""
     assert service.outrider("nodes", "drain", "n2").returncode == 0

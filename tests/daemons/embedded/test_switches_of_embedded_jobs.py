@@ -132,6 +132,10 @@ def swap(service: SwitchedService, one: str, other: str, *, killed_in: tuple[int
     return found
 
 
+@pytest.mark.repeats(
+    "tests/daemons/embedded/test_switches_of_embedded_jobs.py"
+    "::test_drained_node_is_left_by_its_machines_and_takes_no_other"
+)
 def test_service_moves_machines_together_for_one_that_needs_a_whole_node(service: SwitchedService) -> None:
     jobs = counting(service, HALF, "n1"), counting(service, HALF, "n2")
     large = service.hand_over(size=WHOLE)

@@ -34,6 +34,9 @@ def type_on(cluster: SlurmCluster, prompt: str, line: str) -> CompletedProcess[s
     return cluster.run(host, ["sh", "-c", line], user=user, check=False, timeout_s=COMMAND_S)
 
 
+@pytest.mark.repeats(
+    "tests/daemons/walks/test_commands_of_pages.py::test_command_of_a_page_is_one_that_there_is"
+)
 def test_page_is_followed_to_the_letter_and_back(cluster: SlurmCluster) -> None:
     before = {host: tree(cluster, host, *WHERE) for host in ("head", "n1", "n2")}
 

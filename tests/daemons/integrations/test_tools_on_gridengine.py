@@ -38,6 +38,7 @@ def site(tools: Path) -> Iterator[GridEngineSite]:
         ("dask", programs.DASK_GRIDENGINE),
     ],
 )
+@pytest.mark.repeats("tests/daemons/integrations/test_tools_on_slurm.py::test_task_finds_its_image")
 def test_task_finds_its_image(site: GridEngineSite, tools: Path, name: str, program: str) -> None:
     printed, nodes = ran(site, tools, name, {"run.py": program}, "python", "run.py")
 
@@ -45,6 +46,9 @@ def test_task_finds_its_image(site: GridEngineSite, tools: Path, name: str, prog
     assert len(nodes) == 1
 
 
+@pytest.mark.repeats(
+    "tests/daemons/slurm/accounting/test_savings_of_a_slurm.py::test_jobs_that_ran_are_replayed"
+)
 def test_accounting_of_what_ran_is_replayed(site: GridEngineSite, tmp_path: Path) -> None:
     job = site.submit("#!/bin/sh\nsleep 1\n", "-N", "train")
     path = f"{COMMON}/accounting"
@@ -72,6 +76,10 @@ def test_rule_of_snakemake_finds_its_image(site: GridEngineSite, tools: Path) ->
     assert len(nodes) == 1
 
 
+@pytest.mark.repeats(
+    "tests/daemons/integrations/test_tools_on_slurm.py"
+    "::test_a_sweep_of_which_a_worker_is_killed_has_the_bytes_of_this_machine"
+)
 def test_a_sweep_of_which_a_worker_is_killed_has_the_bytes_of_this_machine(
     site: GridEngineSite, tools: Path, tmp_path: Path
 ) -> None:

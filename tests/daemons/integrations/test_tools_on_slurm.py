@@ -55,6 +55,7 @@ def test_task_finds_its_image(
     assert len(nodes) == 1
 
 
+@pytest.mark.repeats("tests/daemons/integrations/test_tools_on_slurm.py::test_task_finds_its_image")
 def test_rule_of_snakemake_finds_its_image(site: OutriderSite, tools: Path) -> None:
     files = {"Snakefile": programs.SNAKEFILE}
     _, nodes = ran(site, tools, "snakemake", files, *programs.SNAKEMAKE, *programs.ON_SLURM)

@@ -132,6 +132,9 @@ def test_a_hundred_times_a_standby_takes_over_in_time(preloaded: Preloaded) -> N
     assert accepted >= len(took_s), words
 
 
+@pytest.mark.repeats(
+    "tests/unit/store/test_store_of_heads.py::test_every_write_of_an_old_leader_fails_and_leaves_nothing"
+)
 def test_a_paused_leader_that_wakes_changes_nothing(preloaded: Preloaded) -> None:
     with pair_of_heads(preloaded) as pair, Users(pair.heads, pair.image, per_s=PER_S) as users:
         old = pair.await_leader()
@@ -204,6 +207,10 @@ def test_full_disk_of_the_database_costs_no_promise(preloaded: Preloaded, folder
 
 
 @pytest.mark.parametrize("where", first(reversed(Break)))
+@pytest.mark.repeats(
+    "tests/unit/store/test_store_of_heads.py"
+    "::test_a_connection_that_is_cut_loses_what_was_not_committed_and_nothing_else"
+)
 def test_a_commit_that_is_cut_off_is_resolved_by_asking_again(preloaded: Preloaded, where: Break) -> None:
     with pair_of_heads(preloaded) as pair, Users(pair.heads, pair.image, per_s=PER_S) as users:
         for _ in range(3):

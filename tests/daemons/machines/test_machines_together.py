@@ -189,6 +189,10 @@ def strike(job: SeveralMachines, process: int, chance: Random) -> int:
 
 
 @pytest.mark.parametrize("seed", range(few(8)))
+@pytest.mark.repeats(
+    "tests/daemons/machines/test_batch_jobs.py"
+    "::test_keeper_that_is_killed_is_begun_again_and_finds_its_machine"
+)
 def test_keepers_that_are_killed_are_begun_again_and_all_machines_go_on(
     engine: Engine, linux: LinuxGuest, seed: int
 ) -> None:

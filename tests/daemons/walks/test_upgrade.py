@@ -62,6 +62,10 @@ def grid_site() -> Iterator[Queue]:
         yield GridQueue(cluster)
 
 
+@pytest.mark.repeats(
+    "tests/daemons/installing/test_bare_site.py"
+    "::test_prolog_of_slurmctld_comes_when_it_is_wanted_and_stays_through_an_upgrade"
+)
 def test_jobs_of_every_kind_go_on_while_all_of_outrider_is_exchanged_on_slurm(wheel: Path) -> None:
     with slurm_site() as queue:
         install(queue, SLURM, wheel, FIRST_SLURM)

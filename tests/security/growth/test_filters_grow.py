@@ -42,6 +42,7 @@ def measured(lua: list[str], folder: Path, plugins: Path, names: list[str]) -> M
 
 
 @pytest.mark.parametrize("name", LUAS)
+@pytest.mark.repeats("tests/security/growth/test_regexes.py::test_time_of_an_expression_grows_as_its_text")
 def test_no_function_of_slurms_filters_grows_faster_than_its_text(name: str, tmp_path: Path) -> None:
     lua = interpreter(name)
     first = measured(lua, tmp_path, PLUGINS, [])

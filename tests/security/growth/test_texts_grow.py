@@ -146,6 +146,7 @@ def too_fast(runs: dict[str, Run]) -> dict[str, object]:
     return dict(found)
 
 
+@pytest.mark.repeats("tests/security/growth/test_regexes.py::test_time_of_an_expression_grows_as_its_text")
 def test_no_verdict_of_grid_engines_filters_grows_faster_than_its_text(tmp_path: Path) -> None:
     assert too_fast(filters(tmp_path)) == {}
 

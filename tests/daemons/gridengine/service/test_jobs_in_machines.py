@@ -161,6 +161,9 @@ def test_machine_is_suspended_for_a_reservation_and_goes_on_afterwards(machines:
     assert kept_on(site, first) == []
 
 
+@pytest.mark.repeats(
+    "tests/daemons/slurm/service/test_jobs_in_machines.py::test_owner_suspends_a_machine_and_lets_it_go_on"
+)
 def test_owner_suspends_a_machine_and_lets_it_go_on(machines: GridEngineSite) -> None:
     site, last = machines, 15
     image = site.image("paused.qcow2", 4 * MB)

@@ -106,6 +106,9 @@ def test_job_starts_on_the_nodes_of_its_place_with_its_image(site: GridEngineSit
 
 
 @pytest.mark.parametrize("is_away", [False, True], ids=["alive", "away"])
+@pytest.mark.repeats(
+    "tests/daemons/slurm/service/test_jobs_in_turn.py::test_queues_are_handed_back_and_taken_over"
+)
 def test_queues_are_handed_back_and_taken_over(site: GridEngineSite, *, is_away: bool) -> None:
     first = until(site, "back", 4)
     wait_running(site, first)

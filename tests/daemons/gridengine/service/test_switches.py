@@ -114,6 +114,9 @@ def change_places(site: GridEngineSite, pair: Sequence[str]) -> list[str]:
     return before
 
 
+@pytest.mark.repeats(
+    "tests/daemons/slurm/service/test_jobs_in_machines.py::test_machine_goes_on_at_another_node_without_a_gap"
+)
 def test_machine_of_a_job_goes_on_at_another_node(machines: GridEngineSite) -> None:
     site, last = machines, 10
     job = counting(site, "elsewhere", last=last)
@@ -183,6 +186,10 @@ def test_machine_that_was_saved_on_a_drained_node_goes_on_elsewhere(machines: Gr
     assert [kept_on(site, node) for node in site.cluster.nodes] == [[]] * 4
 
 
+@pytest.mark.repeats(
+    "tests/daemons/embedded/test_switches_of_embedded_jobs.py"
+    "::test_drained_node_is_left_by_its_machines_and_takes_no_other"
+)
 def test_drained_node_is_left_by_its_machines_although_the_service_is_killed(
     machines: GridEngineSite,
 ) -> None:

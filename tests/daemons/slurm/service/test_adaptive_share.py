@@ -195,6 +195,10 @@ def check_promises(site: OutriderSite, users: Users) -> None:
         assert found.receipt.is_met, found
 
 
+@pytest.mark.repeats(
+    "tests/unit/service/desk/reservations/test_lease_policies.py"
+    "::test_the_share_falls_while_jobs_wait_and_says_so"
+)
 def test_the_share_follows_those_who_wait_within_its_limits(request: pytest.FixtureRequest) -> None:
     with steered(request, SHORT) as site:
         users, (quiet, crowded, after) = lived_through(site, SHORT)

@@ -38,7 +38,10 @@ int main(int count, char **words) {
 CONFIG_OF_IMAGE = {"Env": ["PATH=/own/path"], "WorkingDir": "/inside"}
 
 
-@pytest.fixture(params=["crun", "runc"])
+WITH_CRUN = "tests/daemons/slurm/service/test_containers_of_slurm.py with crun"
+
+
+@pytest.fixture(params=["crun", pytest.param("runc", marks=pytest.mark.repeats(WITH_CRUN))])
 def runtime(request: pytest.FixtureRequest, site: OutriderSite) -> Iterator[str]:
     """The nodes are told to start containers with it."""
     name = str(request.param)

@@ -76,6 +76,7 @@ def test_job_runs_when_a_server_is_there_that_was_away_for_long(site: OutriderSi
     assert ended(site, job, timeout_s=150).state == "COMPLETED"
 
 
+@pytest.mark.repeats("tests/unit/service/desk/jobs/test_leading_jobs.py::test_job_goes_round_full_pools")
 def test_job_waits_while_pools_are_full_of_what_others_wait_for(site: OutriderSite) -> None:
     large, other = site.image("fills.qcow2", 150 * MB), site.image("no-place.qcow2", 80 * MB)
     keeper = site.submit(script(large, "sleep 600"), "-t10", "-wn1", "-Jfill")

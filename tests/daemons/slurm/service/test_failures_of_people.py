@@ -175,6 +175,10 @@ def test_reservation_that_root_moves_in_slurm_is_put_right(site: OutriderSite) -
     wait_in_slurm(site, name, is_there=False)
 
 
+@pytest.mark.repeats(
+    "tests/daemons/gridengine/service/test_failures_of_daemons.py"
+    "::test_job_whose_nodes_daemon_is_dead_at_its_start_puts_no_queue_in_error"
+)
 def test_job_in_a_reservation_whose_nodes_daemon_is_dead_waits_and_is_told(site: OutriderSite) -> None:
     workspace(site, "silent", 5 * MB)
     answer = reserve(site, "silent", "--start=now+12s", "-t5m")

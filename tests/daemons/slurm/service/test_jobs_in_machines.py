@@ -188,6 +188,10 @@ def test_machine_goes_on_at_another_node_without_a_gap(machines: OutriderSite, i
     assert kept_on(site, source) == kept_on(site, target) == []
 
 
+@pytest.mark.repeats(
+    "tests/daemons/embedded/test_switches_of_embedded_jobs.py"
+    "::test_two_machines_change_places_although_the_service_is_killed"
+)
 def test_two_machines_of_full_nodes_change_places_whoever_is_killed(machines: OutriderSite) -> None:
     """No third node has room: one is saved and goes on where the other was. The service and daemons of nodes
     are killed meanwhile; the disk of each guest says how far it has counted."""

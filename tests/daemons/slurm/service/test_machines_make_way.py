@@ -28,6 +28,10 @@ def machines(site: OutriderSite) -> OutriderSite:
     return with_kernels(site)
 
 
+@pytest.mark.repeats(
+    "tests/daemons/embedded/test_machines_of_embedded_jobs.py"
+    "::test_job_counts_on_in_its_machine_for_whatever_it_is_saved"
+)
 def test_machine_is_suspended_for_a_reservation_and_goes_on_afterwards(machines: OutriderSite) -> None:
     site = machines
     image = site.image("counted.qcow2", 4 * MB)

@@ -171,6 +171,7 @@ def check_load(site: OutriderSite, *, seed: int, jobs: int, leases: int, span_s:
     assert {each.kind for each in story.promises} == set(KINDS), story.refused
 
 
+@pytest.mark.repeats("tests/simulation/live/test_live_leases.py::test_promises_of_all_kinds_are_kept")
 def test_promises_are_kept_and_every_job_ends_once(site: OutriderSite) -> None:
     check_load(site, seed=1, jobs=18, leases=len(KINDS), span_s=45)
 

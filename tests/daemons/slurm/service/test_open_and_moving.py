@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+import pytest
+
 from testbed.site import CONFIGURATION, OutriderSite
 from testbed.slurm import HEAD
 from tests.daemons.reservations import reserve, shown, state, wait_reservation, workspace
@@ -93,6 +95,10 @@ def test_file_of_its_user_begins_what_a_killed_service_kept_ready(site: Outrider
     assert "reservation is endangered" not in site.logs()
 
 
+@pytest.mark.repeats(
+    "tests/unit/service/desk/reservations/test_open_reservations.py"
+    "::test_only_its_user_may_trigger_it_and_only_in_its_window"
+)
 def test_somebody_else_begins_it_with_its_secret_and_not_without(site: OutriderSite) -> None:
     workspace(site, "word", 5 * MB)
     answer = reserve(

@@ -167,6 +167,10 @@ def turned_to(site: OutriderSite, job: str) -> list[int]:
     return [int(line) for line in said(site, job).splitlines() if line.isdigit()]
 
 
+@pytest.mark.repeats(
+    "tests/daemons/machines/test_machines_together.py"
+    "::test_machines_go_on_wherever_the_batch_system_puts_their_numbers"
+)
 def test_program_goes_on_when_all_machines_were_suspended_and_have_moved(machines: OutriderSite) -> None:
     site, last = machines, 400 if os.environ.get(LONG) else 160
     site.cluster.write(HEAD, f"{site.home()}/project/pass.sh", PASSING)
@@ -219,6 +223,10 @@ def emptied(site: OutriderSite, job: str, node: str) -> tuple[str, dict[str, obj
     return told, found, places
 
 
+@pytest.mark.repeats(
+    "tests/daemons/embedded/test_switches_of_embedded_jobs.py"
+    "::test_drained_node_is_left_by_its_machines_and_takes_no_other"
+)
 def test_job_of_two_nodes_leaves_a_drained_one_and_goes_on_as_a_whole(machines: OutriderSite) -> None:
     site, last = machines, 400 if os.environ.get(LONG) else 110
     site.cluster.write(HEAD, f"{site.home()}/project/pass.sh", PASSING)
