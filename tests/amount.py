@@ -8,6 +8,8 @@ from collections.abc import Iterable
 import pytest
 
 LONG = "OUTRIDER_TEST_LONG"
+REPEATS = "OUTRIDER_TEST_REPEATS"
+"""What has a cheaper like is tried, too."""
 
 
 def examples(count: int) -> int:

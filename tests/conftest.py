@@ -8,7 +8,7 @@ import signal
 import pytest
 from hypothesis import settings
 
-from tests.amount import LONG, examples
+from tests.amount import LONG, REPEATS, examples
 from tests.forks import ForkedRun
 from tests.scheduling import ordered
 
@@ -37,8 +37,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if os.environ.get(LONG):
         return
     for item in items:
-        if "CI" not in os.environ and (like := item.get_closest_marker("repeats")):
-            reason = f"{like.args[0]} is like it and costs less: CI=1 or {LONG}=1"
+        if not os.environ.get(REPEATS) and (like := item.get_closest_marker("repeats")):
+            reason = f"{like.args[0]} is like it and costs less: {REPEATS}=1"
             item.add_marker(pytest.mark.skip(reason=reason))
         if item.get_closest_marker("long"):
             item.add_marker(pytest.mark.skip(reason=f"takes long, and a short test is like it: {LONG}=1"))
