@@ -207,10 +207,12 @@ class Scene:
         return seen(self.wait_for(f"job {key} is suspended", is_suspended, within_s), key)
 
     def watch(self, until_s: int) -> list[Sight]:
-        """A look every second before that instant."""
+        """A look every second, as long as they end before that instant."""
         sights = []
         while self.harness.now_s() < until_s:
-            sights.append(self.look())
+            sight = self.look()
+            if self.harness.now_s() < until_s:
+                sights.append(sight)
             self.harness.pass_until_next_look()
         return sights
 

@@ -60,6 +60,10 @@ def move(service: MachineService, job: str, node: str, *, is_killed: bool = Fals
     return seen
 
 
+@pytest.mark.repeats(
+    "tests/daemons/gridengine/service/test_live_moves.py"
+    "::test_machine_moves_alive_and_its_job_ends_as_it_does"
+)
 def test_running_machine_moves_without_being_saved(service: MachineService) -> None:
     job, beside = service.hand_over(), service.hand_over()
     service.must("both count", lambda: min(len(service.counted(each)) for each in (job, beside)) > 3)

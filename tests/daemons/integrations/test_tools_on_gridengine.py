@@ -38,7 +38,9 @@ def site(tools: Path) -> Iterator[GridEngineSite]:
         ("dask", programs.DASK_GRIDENGINE),
     ],
 )
-@pytest.mark.repeats("tests/daemons/integrations/test_tools_on_slurm.py::test_task_finds_its_image")
+@pytest.mark.repeats(
+    "tests/daemons/gridengine/service/test_best_effort.py::test_all_tasks_of_an_array_find_the_image"
+)
 def test_task_finds_its_image(site: GridEngineSite, tools: Path, name: str, program: str) -> None:
     printed, nodes = ran(site, tools, name, {"run.py": program}, "python", "run.py")
 
@@ -77,8 +79,7 @@ def test_rule_of_snakemake_finds_its_image(site: GridEngineSite, tools: Path) ->
 
 
 @pytest.mark.repeats(
-    "tests/daemons/integrations/test_tools_on_slurm.py"
-    "::test_a_sweep_of_which_a_worker_is_killed_has_the_bytes_of_this_machine"
+    "tests/daemons/gridengine/service/test_best_effort.py::test_all_tasks_of_an_array_find_the_image"
 )
 def test_a_sweep_of_which_a_worker_is_killed_has_the_bytes_of_this_machine(
     site: GridEngineSite, tools: Path, tmp_path: Path

@@ -46,6 +46,9 @@ def site(tools: Path) -> Iterator[OutriderSite]:
         ("srun", {}, programs.SRUN),
     ],
 )
+@pytest.mark.repeats(
+    "tests/daemons/slurm/service/test_best_effort.py::test_all_tasks_of_an_array_find_the_image"
+)
 def test_task_finds_its_image(
     site: OutriderSite, tools: Path, name: str, files: dict[str, str], argv: Sequence[str]
 ) -> None:
@@ -55,7 +58,9 @@ def test_task_finds_its_image(
     assert len(nodes) == 1
 
 
-@pytest.mark.repeats("tests/daemons/integrations/test_tools_on_slurm.py::test_task_finds_its_image")
+@pytest.mark.repeats(
+    "tests/daemons/slurm/service/test_best_effort.py::test_all_tasks_of_an_array_find_the_image"
+)
 def test_rule_of_snakemake_finds_its_image(site: OutriderSite, tools: Path) -> None:
     files = {"Snakefile": programs.SNAKEFILE}
     _, nodes = ran(site, tools, "snakemake", files, *programs.SNAKEMAKE, *programs.ON_SLURM)
@@ -85,6 +90,9 @@ def test_process_of_nextflow_finds_its_image(site: OutriderSite, tools: Path) ->
     assert len(nodes) == 1
 
 
+@pytest.mark.repeats(
+    "tests/daemons/slurm/service/test_best_effort.py::test_all_tasks_of_an_array_find_the_image"
+)
 def test_a_sweep_of_which_a_worker_is_killed_has_the_bytes_of_this_machine(
     site: OutriderSite, tools: Path, tmp_path: Path
 ) -> None:

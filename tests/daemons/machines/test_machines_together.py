@@ -84,6 +84,9 @@ def test_if_one_cannot_be_saved_all_go_on(engine: Engine, linux: LinuxGuest) -> 
     assert job.left() == []
 
 
+@pytest.mark.repeats(
+    "tests/daemons/machines/test_machines_together.py::test_if_one_cannot_be_saved_all_go_on"
+)
 def test_machine_of_another_suspension_does_not_go_on_with_the_others(
     engine: Engine, linux: LinuxGuest
 ) -> None:

@@ -43,6 +43,7 @@ def test_machine_shares_nothing_that_it_has_itself(path: str) -> None:
         ),
     ],
 )
+@pytest.mark.repeats("tests/daemons/systemd/test_units.py::test_job_that_is_submitted_runs_as_its_user")
 def test_jobs_run_below_the_units_of_booted_hosts(
     kind: type[BootedSlurm | BootedGridEngine],
     job: Callable[[BootedCluster], str],

@@ -8,6 +8,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import outrider
 import outrider_client
 from outrider_client.answers import Decision
@@ -33,6 +35,9 @@ def test_wheel_alone_asks_the_service(tmp_path: Path) -> None:
     assert done == STATUS.site
 
 
+@pytest.mark.repeats(
+    "tests/unit/client/test_distribution.py::test_wheel_says_from_which_python_on_and_that_it_has_types"
+)
 def test_wheel_loads_nothing_beside_itself_and_the_standard_library(tmp_path: Path) -> None:
     loaded = set(alone(client(tmp_path), LOADED).split())
 

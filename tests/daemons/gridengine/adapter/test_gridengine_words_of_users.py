@@ -46,6 +46,9 @@ def printed(cluster: GridEngineCluster, *words: str) -> str:
     return cluster.run(HEAD, ["qstat", "-xml", *words]).stdout
 
 
+@pytest.mark.repeats(
+    "tests/contract/test_contract_of_requeues.py::test_requeue_means_one_run_and_no_later_one"
+)
 def test_jobs_that_are_sent_back_are_read(cluster: GridEngineCluster) -> None:
     """While nodes are cleaned up after them, qstat may print an element whose name has a blank: it depends on
     when it is asked, so it is asked often, and whatever comes has to be read."""

@@ -155,6 +155,9 @@ def test_parallel_job_waits_until_all_nodes_have_its_image(found: Site) -> None:
     assert "ran" in found.output(job)
 
 
+@pytest.mark.repeats(
+    "tests/daemons/gridengine/hooks/test_hooks_in_gridengine.py::test_hook_that_is_killed_fails_the_job_alone"
+)
 def test_node_without_a_daemon_fails_the_job_alone(found: Site) -> None:
     found.cluster.kill("n2", "cachemgr")
     alone = found.submit("echo ran", "-l", "h=n2")

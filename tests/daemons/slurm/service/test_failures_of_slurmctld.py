@@ -59,6 +59,10 @@ def test_slurmctld_that_restarts_forgets_no_job_no_ticket_and_no_promise(site: O
     wait_in_slurm(site, name, is_there=False)
 
 
+@pytest.mark.repeats(
+    "tests/daemons/slurm/service/test_failures_of_slurmctld.py"
+    "::test_reservation_is_made_again_that_slurmctld_said_yes_to_and_forgot"
+)
 def test_release_that_slurmctld_has_forgotten_is_given_again(site: OutriderSite) -> None:
     image = site.image("forgotten.qcow2", 10 * MB)
     hold_back(site, image)

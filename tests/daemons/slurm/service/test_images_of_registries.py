@@ -174,6 +174,10 @@ def tool(tmp_path: Path) -> bytes:
     return (tmp_path / "tool").read_bytes()
 
 
+@pytest.mark.repeats(
+    "tests/daemons/containers/test_converting_service.py"
+    "::test_reservation_of_a_container_image_has_the_result_on_its_nodes"
+)
 def test_job_shows_its_start_while_its_image_is_converted_and_the_promised_image_runs(
     site: OutriderSite, shelf: Shelf, tool: bytes
 ) -> None:

@@ -60,6 +60,10 @@ def follow(site: OutriderSite, policies: str) -> None:
     site.start_service()
 
 
+@pytest.mark.repeats(
+    "tests/unit/service/desk/reservations/test_open_reservations.py"
+    "::test_file_is_looked_for_within_the_window_alone"
+)
 def test_file_of_its_user_begins_what_a_killed_service_kept_ready(site: OutriderSite) -> None:
     workspace(site, "beam", 5 * MB)
     flag = f"{site.home()}/run.done"
