@@ -97,15 +97,14 @@ def found_in(path: Path) -> Found:
     """Read once for all rules: taking a file to pieces costs more than looking at the pieces."""
     text = path.read_text()
     tree = ast.parse(text)
-    helpers = asserting_helpers(tree)
     head = (ast.get_docstring(tree) or "").split("\n\n")[0].strip()
-    tests = [each for each in functions(tree) if each.name.startswith("test_")]
+    found = tuple(functions(tree))
+    tests = [each for each in found if each.name.startswith("test_")]
+    helpers = asserting_helpers(tree) if tests else set()
     return Found(
         lines=len(text.splitlines()),
         long_functions=tuple(
-            f"{each.name}: {length(each)}"
-            for each in functions(tree)
-            if length(each) > MOST_LINES_OF_A_FUNCTION
+            f"{each.name}: {length(each)}" for each in found if length(each) > MOST_LINES_OF_A_FUNCTION
         ),
         says_what_belongs_there=len(head.split()) >= 3 and head[-1] in ".:?)",
         has_tests=bool(tests) or "TestCase" in text,

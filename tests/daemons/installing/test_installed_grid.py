@@ -108,6 +108,9 @@ def test_jobs_come_through_the_hooks_and_one_with_an_image_waits(cluster: GridEn
     assert set(cluster.queue_states().values()) <= {"", "S"}
 
 
+@pytest.mark.repeats(
+    "tests/daemons/gridengine/hooks/test_hooks_in_gridengine.py::test_environment_of_a_job_disables_no_queue"
+)
 def test_hook_that_would_disable_queues_is_found_on_its_own_queue(cluster: GridEngineCluster) -> None:
     """As if a file of ours did not run on a node: no queue of the site's is touched by that."""
     prolog = "/usr/lib/outrider/gridengine/prolog"

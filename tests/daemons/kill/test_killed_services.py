@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from tests.amount import few
 from tests.daemons.kill.rounds import campaign
 
 ROUNDS = int(os.environ.get("OUTRIDER_KILL_ROUNDS", few(40)))
 
 
+@pytest.mark.repeats("tests/daemons/service/test_outriderd_program.py::test_promise_is_kept_over_a_kill")
 def test_nothing_that_was_promised_is_lost_by_killing() -> None:
     report = campaign(ROUNDS, "kill")
 

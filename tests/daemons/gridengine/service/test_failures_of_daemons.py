@@ -124,6 +124,10 @@ def test_job_and_reservation_outlive_a_restart_of_the_qmaster(site: GridEngineSi
     wait_advance(site, name, is_there=False)
 
 
+@pytest.mark.repeats(
+    "tests/daemons/slurm/service/test_failures_of_slurmctld.py"
+    "::test_reservation_made_while_slurmctld_is_away_is_there_when_it_is_back"
+)
 def test_reservation_made_while_the_qmaster_is_away_is_made_in_grid_engine_later(
     site: GridEngineSite,
 ) -> None:
