@@ -23,8 +23,8 @@ DEMO   := $(VENV)/demo
 NODE_PYTHON ?= /usr/bin/python3
 BYTECODE_OF ?=
 
-# How many files of tests run at a time: eight of them wait for daemons, and two compute meanwhile.
-AT_ONCE ?= 10
+# How many files of tests run at a time: six of them wait for daemons, and two compute meanwhile.
+AT_ONCE ?= 8
 
 # The version from which an upgrade is tried.
 BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)

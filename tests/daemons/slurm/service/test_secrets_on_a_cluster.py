@@ -120,10 +120,6 @@ def closed(site: OutriderSite, tmp_path_factory: pytest.TempPathFactory) -> Iter
     cluster.kill(HOST, "closed")
 
 
-@pytest.mark.repeats(
-    "tests/daemons/containers/test_logins_of_users.py"
-    "::test_password_of_a_private_image_is_found_nowhere_outside_of_the_service"
-)
 def test_password_of_a_user_is_nowhere_on_the_cluster(closed: ClosedSite) -> None:
     """Of the service's folder, a dump and a backup of its store, logs, /proc, and memory of the nodes."""
     site, cluster = closed.site, closed.site.cluster
