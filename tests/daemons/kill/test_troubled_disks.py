@@ -55,7 +55,8 @@ def test_promises_before_a_full_disk_outlive_a_kill_on_it(make: Make, folder: Pa
     ballast = fill(disk)
     accepted, number, _ = ask_until_refused(victim, folder / "image", 1)
     victim.kill()
-    # What the killed one had open and removed is free now.
+    # What the killed one and its nodes had open and removed is free once they are gone.
+    victim.eventually("nothing of it runs", lambda: not victim.daemons())
     fill(disk)
     code, said = victim.run()
     ballast.unlink()
