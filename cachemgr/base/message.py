@@ -1,4 +1,4 @@
-"""What all messages of `cachemgr.protocol` have in common."""
+"""What all messages of `cachemgr.protocol` have in common, and how they are written: as plain JSON values."""
 
 from __future__ import annotations
 
@@ -62,3 +62,37 @@ class ProtocolMessage:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"{type(self).__name__}({shown})"
+
+
+def plain(message: object) -> Any:
+    """A message as JSON has it, without fields that have their default; an empty list is told."""
+    if isinstance(message, (list, tuple)):
+        return [plain(each) for each in message]
+    form = form_of(type(message))
+    if form is None:
+        return message
+    found = {}
+    for name, _, default, is_simple in form:
+        value = getattr(message, name)
+        # Defaults are None, truths and empty lists.
+        if value is not default or value == ():
+            found[name] = value if is_simple else plain(value)
+    return found
+
+
+TEXTS = {"str", "str | None"}
+NUMBERS = {"int", "int | None"}
+SIMPLE = {"bool", "bool | None", "dict[str, object]", "dict[str, object] | None", *TEXTS, *NUMBERS}
+_forms: dict[type[Any], tuple[tuple[str, str, Any, bool], ...] | None] = {}
+
+
+def form_of(kind: type[Any]) -> tuple[tuple[str, str, Any, bool], ...] | None:
+    """Each field of a message: its name, its type, its default, and whether it travels as it is. None for
+    what is no message."""
+    if kind not in _forms:
+        found = None
+        if issubclass(kind, ProtocolMessage):
+            rows = kind.field_types.items()
+            found = tuple((name, text, kind.defaults[name], text in SIMPLE) for name, text in rows)
+        _forms[kind] = found
+    return _forms[kind]

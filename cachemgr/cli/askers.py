@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from cachemgr.base.errors import NoDaemon
+from cachemgr.base.message import plain
 from cachemgr.cli import answers
 from cachemgr.cli.identity import user_name
 from cachemgr.network.client import DaemonClient
-from cachemgr.network.fields import plain
 from cachemgr.protocol import PingAnswer
 
 TYPE_CHECKING = False

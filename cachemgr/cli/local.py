@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 
 from cachemgr.base.disk import RealDisk
+from cachemgr.base.message import plain
 from cachemgr.base.sizes import in_words
 from cachemgr.cli.identity import acting_as, user_name
 from cachemgr.daemon.log import DaemonLog
@@ -20,7 +21,6 @@ from cachemgr.daemon.network.peer import NodeCaller
 from cachemgr.daemon.parts import make_maker
 from cachemgr.daemon.verbs.requests import Listener, VerbRequest
 from cachemgr.daemon.verbs.table import VerbTable
-from cachemgr.network.fields import plain
 from cachemgr.pool.layout import PoolLayout, disk_errors, read_settings
 
 TYPE_CHECKING = False

@@ -67,16 +67,16 @@ def transfer(
     log = FetchLog()
     ledger = Ledger(useful, random, early_s, clock.monotonic_s())
     job = Job(
-        sink,
-        ledger,
-        log,
-        limits,
-        control or Control(),
-        clock,
-        expected_rate_bytes_per_s,
-        on_progress,
-        least_rate_bytes_per_s,
-        ask,
+        sink=sink,
+        ledger=ledger,
+        log=log,
+        limits=limits,
+        control=control or Control(),
+        clock=clock,
+        planned_rate_bytes_per_s=expected_rate_bytes_per_s,
+        on_progress=on_progress,
+        least_rate_bytes_per_s=least_rate_bytes_per_s,
+        ask=ask,
     )
     return _Transfer(job).carry_out()
 

@@ -35,40 +35,30 @@ class Trial:
     patience_s: float | None = None
 
 
+@dataclass(eq=False)
 class Job:
     """One transfer's surroundings."""
 
-    def __init__(
-        self,
-        sink: Sink,
-        ledger: Ledger,
-        log: FetchLog,
-        limits: Sequence[RateLimit],
-        control: Control,
-        clock: Clock,
-        expected_rate_bytes_per_s: int | None,
-        on_progress: Callable[[FetchProgress], None] | None,
-        least_rate_bytes_per_s: int = 0,
-        ask: Asker = Beside,
-    ) -> None:
-        self.sink = sink
-        self.ledger = ledger
-        self.log = log
-        self.limits = limits
-        self.control = control
-        self.clock = clock
-        self.least_rate_bytes_per_s = least_rate_bytes_per_s
-        self.ask = ask
-        self.trial: Trial | None = None
-        self._planned_rate = None if expected_rate_bytes_per_s is None else float(expected_rate_bytes_per_s)
+    sink: Sink
+    ledger: Ledger
+    log: FetchLog
+    limits: Sequence[RateLimit]
+    control: Control
+    clock: Clock
+    planned_rate_bytes_per_s: int | None
+    on_progress: Callable[[FetchProgress], None] | None
+    least_rate_bytes_per_s: int = 0
+    ask: Asker = Beside
+    trial: Trial | None = None
+
+    def __post_init__(self) -> None:
         self._learned_rate: float | None = None
         self._most_rate: float | None = None
-        self._learn_at_s = clock.monotonic_s() + LEARN_S
+        self._learn_at_s = self.clock.monotonic_s() + LEARN_S
         self._known: dict[str, tuple[float, int]] = {}
-        self._on_progress = on_progress
         self._source = ""
         self._odometer = Odometer()
-        self._tell_at_s = clock.monotonic_s()
+        self._tell_at_s = self.clock.monotonic_s()
         self._buffer = memoryview(bytearray(ROOM_BYTES))
 
     def is_interrupted(self) -> bool:
@@ -110,12 +100,12 @@ class Job:
             return
         self._tell_at_s = now_s + TELL_S
         self._odometer.note(now_s, offset)
-        if self._on_progress is None:
+        if self.on_progress is None:
             return
         rate = self._odometer.rate_bytes_per_s()
         left = self.sink.size_bytes - offset
         finish_s = self.clock.now_s() + -(-left // rate) if rate else None
-        self._on_progress(FetchProgress(offset, self.sink.size_bytes, rate, finish_s, self._source))
+        self.on_progress(FetchProgress(offset, self.sink.size_bytes, rate, finish_s, self._source))
 
     def other(self, entry: SourceRecord) -> SourceRecord | None:
         return self.ledger.other(entry, self.clock.monotonic_s())
@@ -129,9 +119,10 @@ class Job:
 
     def expected(self, entry: SourceRecord) -> float | None:
         """The rate that a good source would have: planned or learned, and no more than is allowed."""
-        if self._planned_rate is None:
+        planned = self.planned_rate_bytes_per_s
+        if planned is None:
             self._learn(entry)
-        rate = self._learned_rate if self._planned_rate is None else self._planned_rate
+        rate = self._learned_rate if planned is None else float(planned)
         if rate is None:
             return None
         caps = [limit.rate_bytes_per_s for limit in self.limits]

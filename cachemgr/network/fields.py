@@ -1,10 +1,10 @@
-"""Messages of `cachemgr.protocol` as the fields that travel, and back."""
+"""Messages of `cachemgr.protocol` read from the fields that travelled."""
 
 from __future__ import annotations
 
 from cachemgr import protocol
 from cachemgr.base.errors import BadRequest
-from cachemgr.base.message import NEEDED, ProtocolMessage
+from cachemgr.base.message import NEEDED, NUMBERS, TEXTS, form_of
 from cachemgr.pool.records import checked_name
 
 TYPE_CHECKING = False
@@ -26,25 +26,9 @@ class WrongField(BadRequest):
         self.name = name
 
 
-def plain(message: object) -> Any:
-    """A message as JSON has it, without fields that have their default; an empty list is told."""
-    if isinstance(message, (list, tuple)):
-        return [plain(each) for each in message]
-    form = _form(type(message))
-    if form is None:
-        return message
-    found = {}
-    for name, _, default, is_simple in form:
-        value = getattr(message, name)
-        # Defaults are None, truths and empty lists.
-        if value is not default or value == ():
-            found[name] = value if is_simple else plain(value)
-    return found
-
-
 def read_request(kind: type[Message], verb: str, given: Mapping[str, object]) -> Message:
     """A request to the letter: what is missing, unknown or of another form is refused."""
-    form = _form(kind) or ()
+    form = form_of(kind) or ()
     unknown = sorted(given.keys() - {each[0] for each in form})
     if unknown:
         raise BadRequest(f"{verb!r} has no field {unknown[0][:60]!r}")
@@ -95,7 +79,7 @@ def read_answer(
     difference whether it is there.
     """
     found: list[object] = []
-    for name, written, default, _ in _form(kind) or ():
+    for name, written, default, _ in form_of(kind) or ():
         value = given.get(name)
         # What most fields are comes first: a node lists thousands of images.
         if type(value) is str and written in TEXTS:
@@ -133,19 +117,3 @@ def _heard(name: str, form: str, value: object, most: int | None) -> object:
 
 # Forms that have no class of their own among the messages.
 PLAIN: dict[str, type] = {"str": str, "int": int, "bool": bool, "dict[str, object]": dict}
-TEXTS = {"str", "str | None"}
-NUMBERS = {"int", "int | None"}
-SIMPLE = {"bool", "bool | None", "dict[str, object]", "dict[str, object] | None", *TEXTS, *NUMBERS}
-_forms: dict[type[Any], tuple[tuple[str, str, Any, bool], ...] | None] = {}
-
-
-def _form(kind: type[Any]) -> tuple[tuple[str, str, Any, bool], ...] | None:
-    """Each field of a message: its name, its type, its default, and whether it travels as it is. None for
-    what is no message."""
-    if kind not in _forms:
-        found = None
-        if issubclass(kind, ProtocolMessage):
-            rows = kind.field_types.items()
-            found = tuple((name, text, kind.defaults[name], text in SIMPLE) for name, text in rows)
-        _forms[kind] = found
-    return _forms[kind]

@@ -8,8 +8,8 @@ import select
 import socket
 
 from cachemgr.base.errors import BadRequest
+from cachemgr.base.message import plain
 from cachemgr.daemon.verbs.requests import MOST_BYTES, Listener, answer
-from cachemgr.network.fields import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

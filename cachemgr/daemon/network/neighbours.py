@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from cachemgr.base.errors import BadRequest, CacheError, NoDaemon, NotAllowed
-from cachemgr.network.fields import plain, read_answer
+from cachemgr.base.message import plain
+from cachemgr.network.fields import read_answer
 from cachemgr.network.remote import RemoteClient
 from cachemgr.protocol import CONTROL_PORT
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
+from cachemgr.base.message import plain
 from cachemgr.daemon import copies
 from cachemgr.daemon.verbs import (
     adding,
@@ -16,7 +17,6 @@ from cachemgr.daemon.verbs import (
     steering,
     taking,
 )
-from cachemgr.network.fields import plain
 from cachemgr.pool.layout import disk_errors
 
 TYPE_CHECKING = False

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import CacheError, DiskFailed, NoDaemon
+from cachemgr.base.message import plain
 from cachemgr.base.shares import Share
-from cachemgr.network.fields import WrongField, plain, read_answer
+from cachemgr.network.fields import WrongField, read_answer
 from cachemgr.pool.layered import LAYERS, is_part_owner
 from cachemgr.protocol import (
     JOB_OWNER,

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import CacheError
+from cachemgr.base.message import plain
 from cachemgr.network.client import DaemonClient
-from cachemgr.network.fields import plain, read_answer
+from cachemgr.network.fields import read_answer
 from cachemgr.protocol import JOB_OWNER, InstanceEntry, InstanceRequest, ReleaseRequest
 from outrider.rms.base import RmsJob
 from outrider.rms.embedded import EmbeddedHooks

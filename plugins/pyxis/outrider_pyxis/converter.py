@@ -19,13 +19,12 @@ from dataclasses import dataclass, field
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.errors import BadRequest, CacheError, InUse, NotAllowed, NotInPool
-from cachemgr.base.message import ProtocolMessage
+from cachemgr.base.message import ProtocolMessage, plain
 from cachemgr.base.ownfolder import OwnFolder
 from cachemgr.base.shares import Shares
 from cachemgr.daemon.network.peer import caller_of
 from cachemgr.daemon.verbs.requests import answer, parse
 from cachemgr.network.client import DaemonClient
-from cachemgr.network.fields import plain
 from cachemgr.protocol import AddRequest, NameRequest, PinFields
 from outrider_pyxis.conversion import convert
 from outrider_pyxis.reference import read_wanted

@@ -26,8 +26,8 @@ from cachemgr.base.errors import (
     NotInPool,
     SourceFailed,
 )
+from cachemgr.base.message import plain
 from cachemgr.network.client import DaemonClient
-from cachemgr.network.fields import plain
 from cachemgr.pool.records import file_name
 from cachemgr.protocol import AddRequest, PinFields, PinRequest, ReleaseRequest
 from outrider_pyxis.reference import read_wanted

@@ -293,11 +293,12 @@ class JobManager:
             self.queues.wait_for_nodes(entry)
         if job.state in GONE and entry.stage is not Stage.RUNNING:
             self.images.drop(entry)
-            give_up_overtaken(self._site, job)
             entry.stage, entry.words, entry.retry_s, entry.yields_to = Stage.RUNNING, "", None, ""
-            if entry.lines is None and job.can_save:
-                # It ran before this service: whether in a machine has to be known all the same.
-                self.queues.to_read.add(entry.key, entry.job.uid)
+            if job.can_save:
+                give_up_overtaken(self._site, job)
+                if entry.lines is None:
+                    # It ran before this service: whether in a machine has to be known all the same.
+                    self.queues.to_read.add(entry.key, entry.job.uid)
             self._placer.start(entry, job)
         elif job.state in WAITING and entry.stage is Stage.RUNNING:
             self._again(entry)

@@ -96,7 +96,7 @@ class JobRelease:
         if entry.options.asked is not None:
             # It is held, and looks for nodes when it has its new size.
             return
-        if is_being_moved(self._site, entry.job):
+        if entry.job.saved_on and is_being_moved(self._site, entry.job):
             return
         usable = self._jobs.usable(entry.ready)
         if entry.job.is_hint:

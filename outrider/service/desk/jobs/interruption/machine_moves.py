@@ -139,8 +139,8 @@ def give_up_overtaken(site: Site, job: RmsJob) -> None:
 
 
 def is_being_moved(site: Site, job: RmsJob) -> bool:
-    """Whether its saved machines are on their way: it goes on nowhere before they have come."""
-    return bool(job.saved_on) and any(map(is_move, site.store.waiting_effects(machine_of(job.key))))
+    """Whether a job's saved machines are on their way: it goes on nowhere before they have come."""
+    return any(map(is_move, site.store.waiting_effects(machine_of(job.key))))
 
 
 def leave_drained(site: Site, entries: Mapping[str, JobEntry], sight: Sight) -> None:
