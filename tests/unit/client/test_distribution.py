@@ -25,8 +25,12 @@ ASK = "from outrider_client import Outrider; print(Outrider(socket={socket!r}).s
 LOADED = "import outrider_client.service; print(*{each.partition('.')[0] for each in sys.modules})"
 
 
-def test_wheel_alone_asks_the_service(tmp_path: Path) -> None:
-    wheel = client(tmp_path)
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return client(tmp_path_factory.mktemp("wheel"))
+
+
+def test_wheel_alone_asks_the_service(wheel: Path, tmp_path: Path) -> None:
     socket = str(tmp_path / "s")
     with serving(Path(socket)) as service:
         service.on("GET", "/v1/status", STATUS)
@@ -35,17 +39,14 @@ def test_wheel_alone_asks_the_service(tmp_path: Path) -> None:
     assert done == STATUS.site
 
 
-@pytest.mark.repeats(
-    "tests/unit/client/test_distribution.py::test_wheel_says_from_which_python_on_and_that_it_has_types"
-)
-def test_wheel_loads_nothing_beside_itself_and_the_standard_library(tmp_path: Path) -> None:
-    loaded = set(alone(client(tmp_path), LOADED).split())
+def test_wheel_loads_nothing_beside_itself_and_the_standard_library(wheel: Path) -> None:
+    loaded = set(alone(wheel, LOADED).split())
 
     assert loaded - set(sys.stdlib_module_names) - {"__main__"} == {"outrider_client"}
 
 
-def test_wheel_says_from_which_python_on_and_that_it_has_types(tmp_path: Path) -> None:
-    with zipfile.ZipFile(client(tmp_path)) as archive:
+def test_wheel_says_from_which_python_on_and_that_it_has_types(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         about = next(archive.read(each).decode() for each in names if each.endswith("/METADATA"))
 

@@ -11,7 +11,6 @@ import pytest
 from cachemgr.machines.keeper import PROGRAM
 from testbed.batchcluster import HEAD
 from testbed.clustersite import ServedImage
-from testbed.commands import CommandFailed
 from testbed.gridenginesite import GridEngineSite
 from testbed.linux_guest import append, linux_guest
 from tests.daemons.gridengine.service.jobs import (
@@ -98,6 +97,10 @@ def limit_s(site: GridEngineSite, job: str) -> int:
     return int(found[1])
 
 
+@pytest.mark.repeats(
+    "tests/daemons/slurm/service/test_jobs_in_machines.py"
+    "::test_script_runs_in_its_guest_and_brings_its_folder_back"
+)
 def test_script_runs_in_its_guest_and_brings_its_folder_back(machines: GridEngineSite) -> None:
     site = machines
     image = site.image("root.qcow2", 4 * MB)
@@ -262,10 +265,3 @@ def test_job_that_is_deleted_while_it_is_suspended_leaves_nothing(machines: Grid
     )
 
     assert kept == [f"job-{job}"]
-
-
-def test_array_in_machines_cannot_be_suspended_and_is_refused(machines: GridEngineSite) -> None:
-    image = machines.image("tasks.qcow2", 4 * MB)
-
-    with pytest.raises(CommandFailed, match="an array's machines cannot be suspended"):
-        submit_machine(machines, image, "true\n", "-t", "1-2", more=";preemptible=suspend")

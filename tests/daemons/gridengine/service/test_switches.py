@@ -115,7 +115,8 @@ def change_places(site: GridEngineSite, pair: Sequence[str]) -> list[str]:
 
 
 @pytest.mark.repeats(
-    "tests/daemons/slurm/service/test_jobs_in_machines.py::test_machine_goes_on_at_another_node_without_a_gap"
+    "tests/daemons/embedded/test_switches_of_embedded_jobs.py"
+    "::test_two_machines_change_places_although_the_service_is_killed"
 )
 def test_machine_of_a_job_goes_on_at_another_node(machines: GridEngineSite) -> None:
     site, last = machines, 10

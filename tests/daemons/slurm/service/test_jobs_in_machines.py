@@ -161,6 +161,10 @@ def test_owner_suspends_a_machine_and_lets_it_go_on(machines: OutriderSite) -> N
 
 
 @pytest.mark.parametrize("is_killed", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.repeats(
+    "tests/daemons/embedded/test_switches_of_embedded_jobs.py"
+    "::test_two_machines_change_places_although_the_service_is_killed"
+)
 def test_machine_goes_on_at_another_node_without_a_gap(machines: OutriderSite, is_killed: bool) -> None:
     site = machines
     image, last = site.image(f"moved{is_killed}.qcow2", 4 * MB), 20

@@ -69,6 +69,13 @@ def test_what_a_machine_cannot_give_is_refused(lines: list[str], words: str) -> 
     assert words in line
 
 
+def test_array_in_machines_cannot_be_suspended_and_is_refused() -> None:
+    (line,) = answered(f"{WANTED};preemptible=suspend", MEMORY, PLACE, "PARAM t_max 2")
+
+    assert line.startswith("RESULT STATE REJECT outrider: ")
+    assert "an array's machines cannot be suspended" in line
+
+
 @pytest.mark.parametrize("more", ["scratch=1GiB", "network-rate=1MB", "disk-rate=1MB", "lease=interactive"])
 def test_what_only_slurms_machines_have_is_refused_and_not_ignored(more: str) -> None:
     (line,) = answered(f"{WANTED};{more}", MEMORY, PLACE)
