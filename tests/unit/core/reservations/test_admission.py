@@ -68,7 +68,7 @@ def test_an_earliest_start_that_is_named_is_accepted_when_asked_for(
 
             assert isinstance(admit(book, again, now_s), ReservationPlan), f"seed {seed}"
 
-    assert named > 50
+    assert named > examples(150)
 
 
 def test_asking_and_refusal_change_nothing_and_the_answer_is_the_real_one() -> None:
@@ -94,7 +94,7 @@ def test_asking_and_refusal_change_nothing_and_the_answer_is_the_real_one() -> N
             assert asked.transfers == answer.transfers
             assert asked.lives == answer.lives
             assert set(book.entries["w"].reservation.nodes) == {f"n{each.node}" for each in answer.fits}
-    assert refused > 100
+    assert refused > examples(300)
 
 
 def test_a_deadline_workspace_is_accepted_exactly_when_some_start_would_do() -> None:

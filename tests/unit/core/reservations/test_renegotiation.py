@@ -149,7 +149,7 @@ def test_new_terms_are_accepted_whenever_they_would_be_if_the_old_were_not_there
             raise AssertionError(f"seed {seed}: {error}") from error
         pass_time(book, now_s, 150)
         assert book.link.under_way() == ()
-    assert all(counts[each] > examples(5) for each in ("accepted", "rejected", "dropped", "kept")), counts
+    assert all(counts[each] >= examples(5) for each in ("accepted", "rejected", "dropped", "kept")), counts
 
 
 def test_a_later_start_keeps_the_transfer_that_waits_and_its_node() -> None:

@@ -394,7 +394,7 @@ def test_copies_turn_up_at_random_and_all_promises_hold() -> None:
         pass_time(book, now_s, 200)
         book.pools.settle(200)
         assert not book._carried
-    assert changed > 50
+    assert changed > examples(150)
 
 
 def test_what_a_node_reports_lingers_but_for_what_is_promised_there() -> None:

@@ -196,7 +196,7 @@ def test_a_restored_book_answers_like_the_one_that_went_on(
 
     everything = "crashes", "under way", "lingering", "runs", "ReservationPlan", "Rejected", "tells"
     assert all(
-        counts[each] > examples(9) for each in (*everything, "joins", "revives", "pushes", "used lately")
+        counts[each] >= examples(6) for each in (*everything, "joins", "revives", "pushes", "used lately")
     ), counts
 
 
