@@ -23,9 +23,9 @@ from time import process_time
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import Arguments, judged
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.jobs.order import Order, OrderedJob, rank
 from outrider.core.besteffort.jobs.schedule import JobPlace, JobSchedule, ScheduledJob, ScheduleRules
-from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.model import Resources
 from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.forecast import BusyForecast, Taken

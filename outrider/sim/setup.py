@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cachemgr.pool.policies import POLICIES, PolicyEntry
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.board import QueueRules, Yielding
-from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.images.pools import Lingering, Pools, Rank
 from outrider.core.links.links import ExclusiveLinks, Links

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from outrider.core.besteffort.overtaking import Backfilling
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.suspension import (
     DiskQueue,
     Segment,

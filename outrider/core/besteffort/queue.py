@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from outrider.core.besteffort.backfilling.overtaking import Backfilling, Overtaking
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard
 from outrider.core.besteffort.gang_placement import GangSearch
 from outrider.core.besteffort.holdings import bring_image, leave, release
 from outrider.core.besteffort.lending import guarded, misplaced
-from outrider.core.besteffort.overtaking import Backfilling, Overtaking
 from outrider.core.besteffort.placement import RunPlacement, place_one, resumed
 from outrider.core.besteffort.suspension import Segment, is_tight, joined, next_fit, plan_run
 from outrider.core.besteffort.suspension_notice import suspend_in_time, withdraw

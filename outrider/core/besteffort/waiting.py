@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from outrider.core.besteffort.backfilling.group_line import GroupLine
 from outrider.core.besteffort.board import QueueBoard
 from outrider.core.model import Workspace
 from outrider.core.nodes.free_masks import FreeStairs
@@ -44,49 +45,6 @@ class WaitingWorkspace:
     transfers it takes."""
 
 
-class GroupLine:
-    """Those of one group, by their order in the queue."""
-
-    __slots__ = ("_lengths", "_shortest_s", "orders")
-
-    def __init__(self) -> None:
-        self.orders: list[int] = []
-        self._lengths: list[int] = []
-        self._shortest_s: int | None = None
-
-    def add(self, order: int, length_s: int) -> None:
-        index = bisect_left(self.orders, order)
-        self.orders.insert(index, order)
-        self._lengths.insert(index, length_s)
-        if self._shortest_s is not None and length_s < self._shortest_s:
-            self._shortest_s = length_s
-
-    def remove(self, order: int) -> None:
-        index = bisect_left(self.orders, order)
-        if self._lengths[index] == self._shortest_s:
-            self._shortest_s = None
-        del self.orders[index], self._lengths[index]
-
-    @property
-    def shortest_s(self) -> int:
-        """How long the shortest of them lasts."""
-        if self._shortest_s is None:
-            self._shortest_s = min(self._lengths)
-        return self._shortest_s
-
-    def first_after(self, order: int, longest_s: int, before: int) -> int:
-        """The first behind a place in the queue that lasts no longer; `before`, unless it is before that."""
-        if longest_s < self.shortest_s:
-            return before
-        orders, lengths = self.orders, self._lengths
-        for index in range(bisect_right(orders, order), len(orders)):
-            if orders[index] >= before:
-                return before
-            if lengths[index] <= longest_s:
-                return orders[index]
-        return before
-
-
 class WaitingLine:
     """All that wait, in the order of the queue."""
 
@@ -94,8 +52,8 @@ class WaitingLine:
         self._waiting: dict[int, WaitingWorkspace] = {}
         self._orders: list[int] = []
         self._alone: list[int] = []
-        self._groups: dict[WaitingGroup, GroupLine] = {}
-        self._lines: dict[tuple[int, int], dict[tuple[str, bool], list[tuple[int, GroupLine]]]] = {}
+        self._groups: dict[WaitingGroup, GroupLine[int]] = {}
+        self._lines: dict[tuple[int, int], dict[tuple[str, bool], list[tuple[int, GroupLine[int]]]]] = {}
         """The same, by what decides how many nodes are free, by what decides how long, and, in order, by how
         many nodes it takes."""
 
@@ -117,7 +75,7 @@ class WaitingLine:
             return
         line = self._groups.get(group)
         if line is None:
-            line = self._groups[group] = GroupLine()
+            line = self._groups[group] = GroupLine[int]()
             insort(self._sizes(group), (group.least_nodes, line), key=_size)
         line.add(order, waiting.workspace.duration_s)
 
@@ -130,12 +88,12 @@ class WaitingLine:
             return
         line = self._groups[group]
         line.remove(order)
-        if not line.orders:
+        if not line.places:
             del self._groups[group]
             sizes = self._sizes(group)
             del sizes[bisect_left(sizes, group.least_nodes, key=_size)]
 
-    def _sizes(self, group: WaitingGroup) -> list[tuple[int, GroupLine]]:
+    def _sizes(self, group: WaitingGroup) -> list[tuple[int, GroupLine[int]]]:
         """The groups that differ from this one in nothing but how many nodes they take."""
         sources = self._lines.setdefault((group.need, group.image_bytes), {})
         return sources.setdefault((group.image_key, group.is_suspendable), [])
@@ -159,7 +117,7 @@ class WaitingLine:
                 for least_nodes, line in sizes:
                     if least_nodes > windows.count:
                         break
-                    orders = line.orders
+                    orders = line.places
                     if orders[-1] <= order or orders[0] >= best:
                         continue
                     if not is_suspendable:
@@ -177,7 +135,7 @@ class WaitingLine:
         return self._waiting.get(best)
 
 
-def _size(line: tuple[int, GroupLine]) -> int:
+def _size(line: tuple[int, GroupLine[int]]) -> int:
     return line[0]
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.jobs.order import Order, OrderedJob, rank
 from outrider.core.besteffort.jobs.schedule import JobSchedule, ScheduledJob, ScheduleRules, Walk
-from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.model import Node, Resources
 from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.forecast import BusyForecast, Taken

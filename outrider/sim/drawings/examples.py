@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from outrider.core.besteffort.overtaking import Backfilling
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.sim.drawings.recording import LINK, Played, example, play
 from outrider.sim.drawings.values import Box, BoxKind, Lane, LaneDrawing, LanePanel, Mark

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.jobs.order import Order
 from outrider.core.besteffort.jobs.schedule import ScheduleRules
-from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.links.network import Network, NetworkLink
 from outrider.rms.twin.jobs import MAIN_QUEUE
 from outrider.service.settings import ScheduleSettings, Settings

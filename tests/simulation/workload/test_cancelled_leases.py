@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.core.besteffort.overtaking import Backfilling
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.model import Node, Resources, Workspace
 from outrider.sim.results.report import world_report

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.besteffort.overtaking import Backfilling
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.links.links import LinkEvent, Links
 from outrider.core.model import Image, Node, Resources, Workspace

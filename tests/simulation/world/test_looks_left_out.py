@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.board import BestEffortRun
-from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.queue import BestEffortQueue
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.besteffort.waiting import StartChances, WaitingLine, WaitingWorkspace

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.jobs import schedule
 from outrider.core.besteffort.jobs.order import Order
 from outrider.core.besteffort.jobs.schedule import JobSchedule, ScheduleRules, Walk
-from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.model import Node, Resources
 from outrider.rms.base import JobState, RmsJob, RmsReservation, Sight
 from outrider.service.settings import ScheduleSettings, Settings

@@ -14,8 +14,8 @@ from outrider.cli.quantities import size_bytes
 from outrider.cli.simulate.runs.batch import batch_site, check_batch, said_mode
 from outrider.cli.simulate.runs.log import RunResult
 from outrider.cli.simulate.runs.suspending import suspends_the_serial_alone, with_suspension
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.board import Yielding
-from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.model import Image, Node, Resources
 from outrider.core.reservations.book import Shipping
 from outrider.sim.faults import Fault, LinkFault, NodeFault

@@ -19,11 +19,6 @@ Spans = list[tuple[int, int]]
 """Until when, and nodes."""
 
 
-def longest(spans: Spans, at_s: int) -> list[int]:
-    """For how long, from an instant on, one node is free, two are, and so on."""
-    return [until_s - at_s for until_s, _ in reversed(spans)]
-
-
 class FreeSpans:
     """For one instant of deciding. What is taken of nodes meanwhile has to be told by `took`."""
 

@@ -19,13 +19,15 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from functools import partial
+from heapq import merge
 from typing import Protocol
 
-from outrider.core.besteffort.jobs.free_spans import FreeSpans, Spans, longest
+from outrider.core.besteffort.backfilling.group_line import GroupLine
+from outrider.core.besteffort.backfilling.overtaking import Backfilling, Overtaking
+from outrider.core.besteffort.jobs.free_spans import FreeSpans, Spans
 from outrider.core.besteffort.jobs.kept import Found, KeptPlaces, unaffected
 from outrider.core.besteffort.jobs.order import Rank
-from outrider.core.besteffort.overtaking import Backfilling, Overtaking
 from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.core.nodes.timeline import mask_of, numbers
 from outrider.core.nodes.together import earliest_together
@@ -148,8 +150,8 @@ class JobSchedule:
         self._staging = staging or NoImages()
         self._jobs: dict[str, tuple[Rank, ScheduledJob]] = {}
         self._queue: list[tuple[Rank, str]] = []
-        self._alike: dict[Kind, list[tuple[Rank, str]]] = {}
-        """Jobs that could start at the same instants on the same nodes, in order."""
+        self._alike: dict[Kind, dict[int, GroupLine[tuple[Rank, str]]]] = {}
+        """Jobs that could start at the same instants on the same nodes, by how many they want."""
         self._planned: dict[str, JobPlace] = {}
         self._started: dict[str, JobPlace] = {}
         self._available = 0
@@ -194,7 +196,8 @@ class JobSchedule:
         self._changes += 1
         self._jobs[job.name] = rank, job
         insort(self._queue, (rank, job.name))
-        insort(self._alike.setdefault(_kind(job), []), (rank, job.name))
+        lines = self._alike.setdefault(_kind(job), {})
+        lines.setdefault(job.nodes_wanted, GroupLine()).add((rank, job.name), job.limit_s)
 
     def remove(self, name: str) -> None:
         """A job waits no more: it is seen to run, or is gone, or somebody else decides."""
@@ -363,24 +366,23 @@ class JobSchedule:
         for rank, name in self._queue[len(so_far.found) :]:
             if not overtaking.may_wait and not overtaking.is_strict:
                 yield None
-                yield from sorted(self._hopeful((rank, name), so_far.spans, now_s))
+                yield from self._hopeful((rank, name), so_far.spans, now_s)
                 return
             yield rank, name, ()
 
     def _hopeful(self, first: tuple[Rank, str], spans: FreeSpans, now_s: int) -> Iterator[_Turn]:
-        """Jobs from one on in the queue for which enough nodes are free for long enough."""
-        jobs = self._jobs
-        for alike in self._alike.values():
-            chances = self._chances(jobs[alike[0][1]][1], spans, now_s)
-            found = [longest(free, at_s) for at_s, free in chances]
-            most = [max(each) for each in zip_longest(*found, fillvalue=0)]
-            width = len(most)
-            if not width:
-                continue
-            for rank, name in alike[bisect_left(alike, first) :]:
-                job = jobs[name][1]
-                if job.nodes_wanted <= width and job.limit_s <= most[job.nodes_wanted - 1]:
-                    yield rank, name, chances
+        """Jobs from one on in the queue, in order, for which enough nodes are free for long enough."""
+        found: list[Iterator[_Turn]] = []
+        for lines in self._alike.values():
+            _, anyone = next(iter(lines.values())).places[0]
+            chances = self._chances(self._jobs[anyone][1], spans, now_s)
+            most = max([len(free) for _, free in chances], default=0)
+            found += [
+                _turns(line.fitting(first, partial(_longest_s, count, chances)), chances)
+                for count, line in lines.items()
+                if count <= most
+            ]
+        return merge(*found)
 
     def _chances(self, job: ScheduledJob, spans: FreeSpans, now_s: int) -> _Chances:
         """When a job could start as far as its image is concerned, and what is free then."""
@@ -418,20 +420,31 @@ class JobSchedule:
             return
         rank, job = known
         del self._queue[bisect_left(self._queue, (rank, name))]
-        kind = _kind(job)
-        alike = self._alike[kind]
-        del alike[bisect_left(alike, (rank, name))]
-        if not alike:
+        kind, count = _kind(job), job.nodes_wanted
+        lines = self._alike[kind]
+        lines[count].remove((rank, name))
+        if not lines[count].places:
+            del lines[count]
+        if not lines:
             del self._alike[kind]
 
 
 def _may_start(job: ScheduledJob, chances: _Chances) -> bool:
     """Whether enough nodes are free for long enough when its image can be there."""
-    count, limit_s = job.nodes_wanted, job.limit_s
-    for at_s, free in chances:  # noqa: SIM110 - asked of thousands, and `any` takes twice as long
-        if len(free) >= count and free[-count][0] - at_s >= limit_s:
-            return True
-    return False
+    return job.limit_s <= _longest_s(job.nodes_wanted, chances)
+
+
+def _longest_s(count: int, chances: _Chances) -> int:
+    """For how long so many nodes are free at most at one of these instants; -1 if they never are."""
+    longest_s = -1
+    for at_s, free in chances:
+        if len(free) >= count:
+            longest_s = max(longest_s, free[-count][0] - at_s)
+    return longest_s
+
+
+def _turns(jobs: Iterable[tuple[Rank, str]], chances: _Chances) -> Iterator[_Turn]:
+    return ((rank, name, chances) for rank, name in jobs)
 
 
 def _kind(job: ScheduledJob) -> Kind:

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.jobs.order import Order
 from outrider.core.besteffort.jobs.schedule import MOST_PLACES, ScheduleRules
-from outrider.core.besteffort.overtaking import Backfilling
 from outrider.metadata.errors import TextError
 from outrider.metadata.fields import Duration, Name, Share, Size
 from outrider.metadata.validation import Section, contradiction, named

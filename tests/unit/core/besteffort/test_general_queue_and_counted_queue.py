@@ -15,9 +15,9 @@ from random import Random
 
 import pytest
 
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.board import BestEffortRun, QueueRules
 from outrider.core.besteffort.counted import Policy
-from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.model import Node, Resources, Workspace
 from outrider.core.scheduler import Scheduler

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.board import BestEffortRun
-from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import BYTES_PER_MIB, SuspensionRules
 from outrider.core.model import Node, Resources, Workspace
 from outrider.core.scheduler import Scheduler

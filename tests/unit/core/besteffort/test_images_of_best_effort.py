@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.board import BestEffortRun
-from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.core.reservations.book import ReservationPlan, Shipping
 from outrider.core.scheduler import Scheduler

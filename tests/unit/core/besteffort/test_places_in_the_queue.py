@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.besteffort.overtaking import Backfilling
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.sim.setup import Setup

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.board import BestEffortRun, Yielding
-from outrider.core.besteffort.overtaking import Backfilling
 from outrider.core.besteffort.suspension import (
     BYTES_PER_MIB,
     DiskQueue,

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.besteffort.overtaking import Backfilling
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.suspension import BYTES_PER_MIB, SuspensionRules
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.core.nodes import timeline as module

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.jobs import schedule
 from outrider.core.besteffort.jobs.order import Order
 from outrider.core.besteffort.jobs.schedule import JobSchedule, ScheduleRules, Walk
-from outrider.core.besteffort.overtaking import Backfilling
 from outrider.rms.base import JobState, RmsReservation, Sight
 from outrider.service.answers.jobs import JobDetails
 from outrider.service.desk.desk import Desk, Event, Outcome
