@@ -81,15 +81,11 @@ class Twin:
     def look(self) -> Sight:
         with self._call("look"):
             world = self._world
+            jobs = sorted(world.all_jobs(), key=lambda job: (job.submitted_s, job.key))
             return Sight(
                 at_s=world.now_s,
                 nodes=tuple(world.nodes.values()),
-                jobs=tuple(
-                    sorted(
-                        (self._shown(job) for job in world.all_jobs()),
-                        key=lambda job: (job.submitted_s, job.key),
-                    )
-                ),
+                jobs=tuple(map(self._shown, jobs)),
                 reservations=tuple(world.all_reservations()),
                 queues=(MAIN_QUEUE,),
                 sharing=((MAIN_QUEUE, shared),) if (shared := world.rules.jobs_on_a_processor) > 1 else (),

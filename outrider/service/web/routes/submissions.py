@@ -19,13 +19,14 @@ from outrider.service.requests import Caller, Show
 from outrider.service.web.asking import Asker
 from outrider.service.web.errors import of_trouble, of_unmade
 from outrider.service.web.requests.bodies import SubmitBody
-from outrider.service.web.requests.scripts import machine_words, with_script_lines
 from outrider.service.web.requests.understanding import (
     fault,
     hash_of,
     job_options,
+    machine_words,
     understand_duration,
     understand_job,
+    with_script_lines,
 )
 from outrider.service.web.routes.routing import ERRORS, By, Key, answered
 

@@ -7,8 +7,7 @@ import pytest
 from outrider.metadata.joblines import JobLines
 from outrider.service.web.errors import RefusedRequest
 from outrider.service.web.requests.bodies import SubmitBody
-from outrider.service.web.requests.scripts import machine_words, with_script_lines
-from outrider.service.web.requests.understanding import understand_job
+from outrider.service.web.requests.understanding import machine_words, understand_job, with_script_lines
 
 NOW_S = 1_785_506_400
 IMAGE = JobLines(image="https://images.example.org/a.raw", digest="sha256:" + "a" * 64)
