@@ -14,7 +14,7 @@ from outrider.core.switch.planner import Switch
 from outrider.rms.base import JobState, NodeState, RmsJob, Sight
 from outrider.service.answers.reply import Replied, Trouble
 from outrider.service.answers.switch import SwitchView
-from outrider.service.desk.batch.job_effects import machine_of, resume_effect
+from outrider.service.desk.batch.job_effects import SUSPEND, machine_of, resume_effect
 from outrider.service.desk.jobs.job import JobEntry
 from outrider.service.desk.jobs.manager import JobManager
 from outrider.service.desk.nodes.orders import NodeOrders
@@ -376,12 +376,17 @@ class SiteSwitches:
         self._log.info("switch ends", number=decision.number, state=state)
 
     def _lets_go_on(self, job: str) -> bool:
+        """Whether what a switch had suspended is told to go on. One that runs may still be being saved, which
+        the batch system knows; else it just runs on."""
         entry = self._entries.get(job)
-        if entry is None or entry.job.state is not JobState.SUSPENDED:
+        if entry is None or entry.job.state not in (JobState.SUSPENDED, JobState.RUNNING):
             return False
-        if not self._site.store.waiting_effects(machine_of(job), most=1):
+        is_suspended = entry.job.state is JobState.SUSPENDED
+        waiting = self._site.store.waiting_effects(machine_of(job))
+        if not waiting or (not is_suspended and waiting[-1].kind == SUSPEND):
             self._site.todo([resume_effect(job, self._site.now_s)])
-            self._site.note("machine", f"job {job}", "resumed", "its switch is over", uid=entry.job.uid)
+            if is_suspended:
+                self._site.note("machine", f"job {job}", "resumed", "its switch is over", uid=entry.job.uid)
         return True
 
     def _consolidate(self, sight: Sight) -> None:

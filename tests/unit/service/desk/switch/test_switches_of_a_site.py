@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -15,7 +15,11 @@ from outrider.service.answers.jobs import JobDetails
 from outrider.service.answers.reply import Trouble
 from outrider.service.daemon.threads.planning import planned
 from outrider.service.desk.batch.job_effects import is_move, machine_of, moved_by
-from outrider.service.desk.switch.decision import SwitchDecision, read_switch, write_switch
+from outrider.service.desk.jobs.job import JobEntry
+from outrider.service.desk.state.site import Site
+from outrider.service.desk.switch import switching
+from outrider.service.desk.switch.decision import DecidedStep, SwitchDecision, read_switch, write_switch
+from outrider.service.desk.switch.steps import order_step
 from outrider.service.ports import Call, Carry, Finished, PlanMoves
 from outrider.service.requests import Asked, DecideSwitch, MigrateJob, ResumeJob, ShowSwitch, SuspendJob
 from outrider.store.errors import Damaged
@@ -419,3 +423,38 @@ def test_decision_is_read_as_it_was_written() -> None:
     assert read_switch(None) == SwitchDecision()
     with pytest.raises(Damaged, match="a switch cannot be read"):
         read_switch("{}")
+
+
+@pytest.mark.parametrize("save_s", [3, 900])
+def test_machine_that_a_failed_switch_has_had_saved_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save_s: int
+) -> None:
+    """Of two that one stage suspends the second cannot be asked; the first is saved by then, or not."""
+    asked: list[str] = []
+
+    def one_alone(site: Site, entries: Mapping[str, JobEntry], step: DecidedStep, who: str) -> str:
+        asked.append(step.job)
+        return order_step(site, entries, step, who) if step.job == asked[0] else "it cannot be asked"
+
+    monkeypatch.setattr(switching, "order_step", one_alone)
+    for site in made(tmp_path, SETTINGS):
+        full, *halves = site.machine(WHOLE_MIB), site.machine(HALF_MIB), site.machine(HALF_MIB)
+        (left,) = site.at(halves[0])
+        site.rms.world.rules = replace(site.rms.world.rules, save_s=save_s)
+        site.rms.outside.drain(left)
+        site.sleep(30)
+        site.may_go_last = True
+
+        site.switch(DecideSwitch(is_plan=False, drained=(left,)))
+        site.sleep(300)
+        shown = site.switch(ShowSwitch())
+        site.rms.outside.repair(left)
+        site.sleep(1_500)
+        # One that was saved in time was brought where it waits for this one.
+        site.rms.cancel(full, "test")
+        site.sleep(300)
+
+        assert set(asked) == {*halves}
+        assert shown.state == "failed"
+        assert site.switch(ShowSwitch()).asleep == ()
+        assert [len(site.at(key)) for key in halves] == [1, 1]
