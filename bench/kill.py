@@ -20,7 +20,7 @@ def main() -> int:
     parser.add("--rounds", 400, 1)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--nodes", type=int, default=2)
-    parser.add_argument("--service-only", action="store_true", help="leave the nodes' daemons to their leash")
+    parser.add_argument("--service-only", action="store_true", help="nodes' daemons end with their input")
     arguments = parser.given()
     report = campaign(
         arguments.rounds,

@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
-from testbed.births import Folder, InitialFile
 from testbed.cluster import TOOLS, Cluster
+from testbed.host_maker import Folder, InitialFile
 from testbed.records import TestbedError
 
 if TYPE_CHECKING:

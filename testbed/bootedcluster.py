@@ -10,7 +10,7 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed import births
+from testbed import host_maker
 from testbed.batchcluster import BOOT_S, HEAD, IMAGES, BatchCluster
 from testbed.booted import BootedMachine
 from testbed.gridengine import DAEMONS, PROGRAMS, VARIABLES, GridEngineCluster
@@ -61,8 +61,8 @@ class BootedCluster(BatchCluster):
             said = self.run(host, ["journalctl", "--no-pager", "--lines=40"], check=False).stdout
             raise TestbedError(f"systemctl {verb} {' '.join(names)} on {host}: {done.stderr}\n{said}")
 
-    def _bear(self, hosts: Sequence[str]) -> None:
-        site, _ = births.bear(self.record, [], {}, [])
+    def _make(self, hosts: Sequence[str]) -> None:
+        site, _ = host_maker.make(self.record, [], {}, [])
         self._record(site=site)
         self._machines = contextlib.ExitStack()
         homes = self.record.folder / "homes"
@@ -71,12 +71,12 @@ class BootedCluster(BatchCluster):
         made = {}
         for host in hosts:
             machine = BootedMachine(
-                Path(self.record.tree), shared, elsewhere={homes: HOMES}, empty=births.PRIVATE
+                Path(self.record.tree), shared, elsewhere={homes: HOMES}, empty=host_maker.PRIVATE
             )
             self._machines.enter_context(machine)
             made[host] = HostProcess.of(machine.pid)
         self._record(hosts=made)
-        births.join(self.record, hosts)
+        host_maker.join(self.record, hosts)
         for host in hosts:
             self._furnish(host)
 
@@ -84,7 +84,7 @@ class BootedCluster(BatchCluster):
         self.run(host, ["hostname", host])
         # Users walk down to programs also where this machine's own may not. What is shared cannot be changed.
         above = dict.fromkeys(
-            str(each) for path in births.programs(self.record) for each in Path(path).parents
+            str(each) for path in host_maker.programs(self.record) for each in Path(path).parents
         )
         self.run(host, ["sh", "-c", 'chmod -f o+x "$@" || :', "sh", *above])
         for folder in self.folders():
@@ -111,10 +111,10 @@ class BootedSlurm(BootedCluster, SlurmCluster):
 class BootedGridEngine(BootedCluster, GridEngineCluster):
     """Its daemons are units of the site's: Debian has scripts of System V for them."""
 
-    def files(self, host: str) -> list[births.InitialFile]:
+    def files(self, host: str) -> list[host_maker.InitialFile]:
         variables = " ".join(f"{key}={value}" for key, value in VARIABLES.items())
         units = [
-            births.InitialFile(
+            host_maker.InitialFile(
                 path=f"/etc/systemd/system/{_unit(daemon)}.service",
                 content=UNIT.format(
                     daemon=daemon,

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from cachemgr.base.clock import SystemClock
-from testbed import births, commands, records
-from testbed.births import Folder, InitialFile
+from testbed import commands, host_maker, records
 from testbed.calls import Call, NobodyThere
 from testbed.commands import CommandFailed
+from testbed.host_maker import Folder, InitialFile
 from testbed.people import USERS, People, Person
 from testbed.preloaded import preloaded
 from testbed.records import ClusterRecord, HostProcess, HostService, TestbedError
@@ -147,11 +147,11 @@ class Cluster:
         if os.geteuid() != 0 or not all(map(shutil.which, TOOLS)):
             raise TestbedError("a testbed needs root, iproute2 and util-linux: sudo, apt install iproute2")
         self.record = dataclasses.replace(
-            self.record, notes={**self.record.notes, DEVICES_BEFORE: births.devices()}
+            self.record, notes={**self.record.notes, DEVICES_BEFORE: host_maker.devices()}
         )
         records.enter(self.record, self.clock)
         try:
-            self._bear(self.hosts)
+            self._make(self.hosts)
             self.run(self.hosts[0], ["/bin/sh", "-c", self._homes()])
             self.boot(self.hosts)
         except BaseException:
@@ -171,7 +171,7 @@ class Cluster:
         with records.locked():
             records.remove(self.record, self.clock)
             records.remove_dead(self.clock)
-        before, now = self.record.notes.get(DEVICES_BEFORE, ""), births.devices()
+        before, now = self.record.notes.get(DEVICES_BEFORE, ""), host_maker.devices()
         if before and before != now:
             raise TestbedError(
                 f"devices of this machine have been changed, from {before} to {now}: mend them"
@@ -224,7 +224,7 @@ class Cluster:
         first = self._first(host)
         try:
             words = commands.as_person(person, argv)
-            with Call(births.door(self.record, host), words, variables, given) as call:
+            with Call(host_maker.door(self.record, host), words, variables, given) as call:
                 done = call.done(timeout_s, self.clock)
         except NobodyThere:
             words = commands.entering(first, person, argv)
@@ -317,28 +317,28 @@ class Cluster:
         process = self._first(host)
         process.kill()
         self.wait_for(f"the end of {host}", lambda: not process.is_alive())
-        births.part(self.record, host)
+        host_maker.part(self.record, host)
 
     def power_on(self, host: str) -> None:
-        self._bear([host])
+        self._make([host])
         self.boot([host])
         for service in self.record.services.get(host, ()):
             self._start(host, service)
 
     def set_rate(self, host: str, rate_bits_per_s: int) -> None:
         """Another rate for a host's link, in both directions, until its next boot."""
-        births.set_rate(self.record, host, rate_bits_per_s)
+        host_maker.set_rate(self.record, host, rate_bits_per_s)
 
     def rack_bytes(self, rack: str) -> tuple[int, int]:
         """What a rack's link has carried into it and out of it, with all headers."""
-        return births.rack_bytes(self.record, rack)
+        return host_maker.rack_bytes(self.record, rack)
 
     def cut(self, host: str) -> None:
         """Pull the cable: from now on silence, not a reset."""
-        births.set_link(self.record, host, is_up=False)
+        host_maker.set_link(self.record, host, is_up=False)
 
     def mend(self, host: str) -> None:
-        births.set_link(self.record, host, is_up=True)
+        host_maker.set_link(self.record, host, is_up=True)
 
     def wait_for(
         self,
@@ -380,11 +380,11 @@ class Cluster:
             Folder(path="/var/log/testbed"),
         ]
 
-    def _bear(self, hosts: Sequence[str]) -> None:
+    def _make(self, hosts: Sequence[str]) -> None:
         files = {host: self.files(host) for host in hosts}
-        site, made = births.bear(self.record, hosts, files, self.folders())
+        site, made = host_maker.make(self.record, hosts, files, self.folders())
         self._record(site=site, hosts={**self.record.hosts, **made})
-        births.join(self.record, hosts)
+        host_maker.join(self.record, hosts)
 
     def _homes(self) -> str:
         """The command that makes homes, which all hosts share, for users."""
@@ -434,4 +434,4 @@ def _interpreter(tree: Path) -> list[Path]:
     if tree != Path("/"):
         return []
     found = dict.fromkeys(Path(each).resolve() for each in (sys.prefix, sys.base_prefix))
-    return [path for path in found if any(path.is_relative_to(each) for each in births.HIDDEN)]
+    return [path for path in found if any(path.is_relative_to(each) for each in host_maker.HIDDEN)]

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 
 from testbed import gridengineconf as conf
 from testbed.batchcluster import BOOT_S, HEAD, IMAGES, BatchCluster, BatchOptions, missing_tools, plain_file
-from testbed.births import Folder, InitialFile
 from testbed.cluster import WAIT_S
 from testbed.commands import PATH
+from testbed.host_maker import Folder, InitialFile
 from testbed.people import USERS
 from testbed.records import TestbedError
 

@@ -1,6 +1,6 @@
 """The first process of each host: makes the host's namespaces and file system, then waits for its end.
 
-A program of its own, run by `testbed.births` with a description on standard input, because
+A program of its own, run by `testbed.host_maker` with a description on standard input, because
 it needs no imports beyond the standard library and forks safely. Each host sees one tree
 (the machine's own, or another suite's) through an overlay whose upper layer lies in memory,
 so that a host can change any file and the machine keeps its own. When the process that owns

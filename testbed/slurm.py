@@ -20,9 +20,9 @@ from testbed.batchcluster import (
     missing_tools,
     plain_file,
 )
-from testbed.births import Folder, InitialFile
 from testbed.cluster import WAIT_S
 from testbed.commands import CommandFailed
+from testbed.host_maker import Folder, InitialFile
 from testbed.people import USERS
 from testbed.records import TestbedError
 from testbed.slurmconf import CGROUPS_OFF, CGROUPS_V1, PLUGSTACK, slurm_conf

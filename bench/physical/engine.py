@@ -22,7 +22,7 @@ from outrider.core.model import Resources
 from outrider.rms.base import Refused, RmsReservation, Submission
 from outrider.rms.commands import Account, Output
 from outrider.rms.gridengine import GridEngine, GridEngineCommands, GridEngineSettings, context, submitting
-from testbed import doorman
+from testbed import line_runner
 from testbed.batchcluster import HEAD
 from testbed.gridengineconf import ACCOUNT, DURATION_OFFSET_S, ENVIRONMENTS, RESERVATION_QUEUE
 
@@ -57,11 +57,11 @@ class HeadRunner:
     def __init__(self, site: PhysicalSite) -> None:
         cluster = site.cluster
         self._person_of = cluster.people.of
-        words, variables = cluster.command(HEAD, doorman.command())
+        words, variables = cluster.command(HEAD, line_runner.command())
         self._variables = {**variables, "TZ": "UTC"}
         pipe = subprocess.PIPE
         # It ends with its host, or when we do, since then nothing more is to be read.
-        self._doorman = subprocess.Popen(words, env=variables, stdin=pipe, stdout=pipe, text=True)
+        self._runner = subprocess.Popen(words, env=variables, stdin=pipe, stdout=pipe, text=True)
 
     def __call__(
         self,
@@ -75,11 +75,11 @@ class HeadRunner:
         person = self._person_of(ACCOUNT if account is None else account.user)
         variables = {**self._variables, "USER": person.name, "LOGNAME": person.name, "HOME": person.home}
         told = {"argv": list(argv), "uid": person.uid, "variables": variables, "timeout_s": timeout_s}
-        assert self._doorman.stdin is not None
-        assert self._doorman.stdout is not None
-        self._doorman.stdin.write(json.dumps(told) + "\n")
-        self._doorman.stdin.flush()
-        done = json.loads(self._doorman.stdout.readline())
+        assert self._runner.stdin is not None
+        assert self._runner.stdout is not None
+        self._runner.stdin.write(json.dumps(told) + "\n")
+        self._runner.stdin.flush()
+        done = json.loads(self._runner.stdout.readline())
         if done["status"] is None:
             raise TimeoutError(f"{' '.join(argv)} takes longer than {timeout_s} s")
         return Output(done["status"], done["output"].encode(), done["error"])

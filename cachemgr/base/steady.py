@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cachemgr.base.clock import Clock
 
-    class Anchor(Protocol):
+    class OffsetStore(Protocol):
         """Where the difference of the two clocks is remembered for a process that is started again."""
 
         def read(self) -> float | None: ...
@@ -137,14 +137,14 @@ class SteadyClock:
         step_s: int = STEP_S,
         doubt_s: int = DOUBT_S,
         tell: Callable[[ClockChange], None] | None = None,
-        anchor: Anchor | None = None,
+        offset_store: OffsetStore | None = None,
     ) -> None:
         self._clock = clock
         self._tell = tell
-        self._anchor = anchor
-        self._anchored_s = None if anchor is None else anchor.read()
+        self._offset_store = offset_store
+        self._stored_s = None if offset_store is None else offset_store.read()
         self._guard = threading.Lock()
-        self._reckoning = Reckoning(*self._read(), step_s=step_s, doubt_s=doubt_s, offset_s=self._anchored_s)
+        self._reckoning = Reckoning(*self._read(), step_s=step_s, doubt_s=doubt_s, offset_s=self._stored_s)
 
     def now_s(self) -> int:
         """The time, as it is believed."""
@@ -189,10 +189,10 @@ class SteadyClock:
         return self._reckoning
 
     def _remember(self, offset_s: float) -> None:
-        known_s = self._anchored_s
-        if self._anchor is not None and (known_s is None or abs(offset_s - known_s) > REMEMBERED_S):
-            self._anchored_s = offset_s
-            self._anchor.write(offset_s)
+        known_s = self._stored_s
+        if self._offset_store is not None and (known_s is None or abs(offset_s - known_s) > REMEMBERED_S):
+            self._stored_s = offset_s
+            self._offset_store.write(offset_s)
 
     def _read(self) -> tuple[int, float]:
         """Both clocks at the same moment."""

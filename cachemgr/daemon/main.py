@@ -14,8 +14,8 @@ import socket
 import threading
 from dataclasses import dataclass
 
-from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import SystemClock
+from cachemgr.base.clock_offset import StoredOffset
 from cachemgr.base.cores import forbid_cores
 from cachemgr.base.disk import FileLock, RealDisk
 from cachemgr.base.errors import BadRequest, CacheError, InUse
@@ -290,7 +290,7 @@ def _steady_clock(config: NodeConfig, log: DaemonLog, metrics: NodeMetrics) -> C
         step_s=config.clock_step_s,
         doubt_s=config.clock_doubt_s,
         tell=tell,
-        anchor=FileAnchor(PoolLayout(os.path.realpath(config.pool)).clock),
+        offset_store=StoredOffset(PoolLayout(os.path.realpath(config.pool)).clock),
     )
 
 

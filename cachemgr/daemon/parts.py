@@ -30,8 +30,8 @@ from cachemgr.pool.layout import disk_errors
 from cachemgr.relay.connections import RelaySettings
 from cachemgr.relay.machines import NodeConversation
 from cachemgr.relay.mirror import MirrorConversation
+from cachemgr.relay.mirrored_images import MirroredImages
 from cachemgr.relay.server import RelayServer
-from cachemgr.relay.shelf import Shelf
 from cachemgr.relay.tickets import make_ticket
 
 TYPE_CHECKING = False
@@ -194,7 +194,7 @@ def make_mirror(config: NodeConfig, node: NodeContext) -> RelayServer | None:
             node.clock,
             RateLimit(None, node.clock),
             node.log.debug,
-            talk=partial(MirrorConversation, Shelf(node.pool), admit),
+            talk=partial(MirrorConversation, MirroredImages(node.pool), admit),
         )
     except OSError as error:
         raise BadRequest(f"the mirror cannot listen at {config.mirror_listen}: {error.strerror}") from error

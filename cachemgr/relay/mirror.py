@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from cachemgr.fetch.ports import Held
     from cachemgr.pool.records import PoolImage
     from cachemgr.relay.conversation import RelayContext
+    from cachemgr.relay.mirrored_images import MirroredImages
     from cachemgr.relay.request import RelayRequest
-    from cachemgr.relay.shelf import Shelf
 
     MayUse = Callable[[PoolImage], bool]
     Admit = Callable[[str], MayUse | None]
@@ -60,10 +60,10 @@ class MirrorConversation(Conversation):
     challenge = 'Basic realm="outrider"'
 
     def __init__(
-        self, shelf: Shelf, admit: Admit, site: RelayContext, sock: socket.socket, host: str
+        self, images: MirroredImages, admit: Admit, site: RelayContext, sock: socket.socket, host: str
     ) -> None:
         super().__init__(site, sock, host)
-        self._shelf = shelf
+        self._images = images
         self._admit = admit
         self._image: PoolImage | None = None
         self._is_manifest = False
@@ -87,9 +87,9 @@ class MirrorConversation(Conversation):
         try:
             if self._is_manifest:
                 registry = parse_qs(query).get("ns", [""])[0]
-                self._image = self._shelf.manifest(name, wanted, registry, may_use)
+                self._image = self._images.manifest(name, wanted, registry, may_use)
             else:
-                self._image = self._shelf.blob(wanted, may_use)
+                self._image = self._images.blob(wanted, may_use)
         except BadRequest as error:
             raise RequestRefused(404, str(error)) from error
         except CacheError as error:
@@ -103,5 +103,5 @@ class MirrorConversation(Conversation):
         if self._image is None:
             return '"v2"', {"Content-Type": "application/json", **VERSION}
         digest = f"sha256:{self._image.digest}"
-        kind = self._shelf.media_type(self._image) if self._is_manifest else "application/octet-stream"
+        kind = self._images.media_type(self._image) if self._is_manifest else "application/octet-stream"
         return f'"{digest}"', {"Content-Type": kind, "Docker-Content-Digest": digest, **VERSION}

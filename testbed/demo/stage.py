@@ -16,7 +16,7 @@ from outrider.cli.errors import CommandError
 from outrider.service.answers.jobs import JobDetails
 from outrider.service.answers.reservations import ReservationDetails
 from outrider_client.reading import read
-from testbed.demo import janitor, measured
+from testbed.demo import cleaning, measured
 from testbed.demo.guest import NOT_SHOWN, give_guest, provided_guest
 from testbed.records import TestbedError
 from testbed.site import NODE_DAEMON, SERVICE, OutriderSite, site_cluster
@@ -58,7 +58,7 @@ def staged(
     folder = Path(tempfile.mkdtemp(prefix="outrider-demo-"))
     # What modules of the testbed write for a moment has to go with the rest.
     tempfile.tempdir = str(folder)
-    watcher = janitor.begin(folder)
+    watcher = cleaning.begin(folder)
     cluster = site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S, slurm_conf_lines=SLURM_CONF)
     stage = DemoCluster(cluster, environment)
     with ended_in_order(lambda: _end(cluster, watcher, folder, is_kept=is_kept)):

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from testbed import doorman, hurry
+from testbed import hurry, line_runner
 from testbed.cluster import REPOSITORY
 from testbed.waiting import awaited
 
@@ -70,7 +70,7 @@ class Cluster:
         self.origin_s = int(time.clock_gettime(time.CLOCK_REALTIME))
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._pids: dict[str, int] = {}
-        self._doormen: dict[str, subprocess.Popen[str]] = {}
+        self._runners: dict[str, subprocess.Popen[str]] = {}
         self.has_lost_nodes = False
         """Since its qmaster was started."""
         self.touched: set[str] = set()
@@ -96,7 +96,7 @@ class Cluster:
             with process:
                 pass
         self._processes.clear()
-        self._doormen.clear()
+        self._runners.clear()
 
     @property
     def disk(self) -> Path:
@@ -125,7 +125,7 @@ class Cluster:
         self, argv: Sequence[str], *, host: str = HEAD, user: str = "root", timeout_s: float = COMMAND_S
     ) -> tuple[int, str, str]:
         """Exit status, output and error of a command. `TimeoutError` if it takes too long."""
-        process = self._doormen.get(host) or self._new_doorman(host)
+        process = self._runners.get(host) or self._new_runner(host)
         assert process.stdin is not None
         assert process.stdout is not None
         path = f"{PROGRAMS}:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -145,11 +145,11 @@ class Cluster:
             raise ClusterError(f"{' '.join(argv)} on {host}: {output.strip()} {error.strip()}")
         return output
 
-    def _new_doorman(self, host: str) -> subprocess.Popen[str]:
-        words = [*self.entering(host), *doorman.command()]
+    def _new_runner(self, host: str) -> subprocess.Popen[str]:
+        words = [*self.entering(host), *line_runner.command()]
         pipe = subprocess.PIPE
         process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, cwd="/")
-        self._processes[f"doorman of {host}"] = self._doormen[host] = process
+        self._processes[f"runner of {host}"] = self._runners[host] = process
         return process
 
     def entering(self, host: str = HEAD) -> list[str]:
@@ -376,7 +376,7 @@ CHECKPOINT = {
     "signal": "NONE",
     "when": "xsr",
 }
-# The doorman is the shell's parent; a shepherd's processes are not its children.
+# The runner is the shell's parent; a shepherd's processes are not its children.
 CRASH = "for p in $(ps -e -o pid=); do case $p in 1|$$|$PPID) ;; *) kill -KILL $p 2>/dev/null;; esac; done"
 SAVE = '#!/bin/sh\nkill -s KILL -- "-$1"\n'
 

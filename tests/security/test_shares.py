@@ -20,7 +20,6 @@ from outrider.rms.base import Refused, RmsNode, Submission
 from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher, journal
 from outrider.rms.embedded.launching import Command
 from outrider.rms.embedded.system import MOST_BYTES_OF_ONE, MOST_JOBS_OF_ONE
-from outrider.service.crew import Crew
 from outrider.service.daemon.threads.backups import copy_asked_for
 from outrider.service.daemon.threads.inbox import Inbox
 from outrider.service.daemon.threads.reception import MOST_KEYS, Reception
@@ -28,6 +27,7 @@ from outrider.service.front import Busy, NotDone, Submit
 from outrider.service.images.catalogue import Catalogue, CatalogueImage
 from outrider.service.ports import ImageTrouble, Readers
 from outrider.service.requests import Caller
+from outrider.service.task_threads import TaskThreads
 from tests.daemons.node.daemons import needs_root
 from tests.unit.service.daemon.fakes import eventually
 
@@ -51,19 +51,21 @@ class Slow:
 
 def test_slow_lookups_of_one_user_leave_threads_to_others() -> None:
     gate = threading.Event()
-    crew = Crew("lookups", 4, clock=SystemClock(), most_waiting=64, most_of_one=8, most_running_of_one=1)
+    threads = TaskThreads(
+        "lookups", 4, clock=SystemClock(), most_waiting=64, most_of_one=8, most_running_of_one=1
+    )
     tarpits = [Slow(gate) for _ in range(8)]
     quick = Slow(gate)
     for each in tarpits:
-        crew.add(each, MALLORY)
-    crew.add(quick, ALICE)
+        threads.add(each, MALLORY)
+    threads.add(quick, ALICE)
     try:
         assert quick.has_begun.wait(60)
         eventually(lambda: sum(each.has_begun.is_set() for each in tarpits) == 1, "the first of them")
     finally:
         gate.set()
     eventually(lambda: all(each.has_begun.is_set() for each in tarpits), "the others' turn")
-    crew.close()
+    threads.close()
 
 
 def test_user_with_many_requests_waits_for_those_of_others() -> None:
@@ -115,10 +117,12 @@ def test_users_with_most_give_way_where_all_places_of_the_desk_are_taken() -> No
 
 def test_site_program_asks_of_one_user_leave_threads_to_others() -> None:
     gate = threading.Event()
-    crew = Crew("the program", 4, clock=SystemClock(), most_of_one=16, most_running_of_one=1, kept_threads=1)
+    threads = TaskThreads(
+        "the program", 4, clock=SystemClock(), most_of_one=16, most_running_of_one=1, kept_threads=1
+    )
     tasks = {uid: Slow(gate) for uid in (*range(2_000, 2_010), 0)}
     for uid, each in tasks.items():
-        crew.add(each, uid)
+        threads.add(each, uid)
     try:
         assert tasks[0].has_begun.wait(60)
         # One of the four is kept for root, whenever it comes.
@@ -126,7 +130,7 @@ def test_site_program_asks_of_one_user_leave_threads_to_others() -> None:
     finally:
         gate.set()
     eventually(lambda: all(each.has_begun.is_set() for each in tasks.values()), "the others' turn")
-    crew.close()
+    threads.close()
 
 
 def test_batch_system_is_asked_for_the_service_between_submissions_of_users() -> None:
@@ -142,17 +146,17 @@ def test_batch_system_is_asked_for_the_service_between_submissions_of_users() ->
 
         def give_up(self, words: str) -> None: ...
 
-    crew = Crew("the batch system", 1, clock=SystemClock(), most_of_one=16)
-    crew.add(first, MALLORY)
+    threads = TaskThreads("the batch system", 1, clock=SystemClock(), most_of_one=16)
+    threads.add(first, MALLORY)
     assert first.has_begun.wait(60)
     for uid in range(2_000, 2_010):
         for _ in range(16):
-            crew.add(Noting("submission"), uid)
+            threads.add(Noting("submission"), uid)
     for _ in range(3):
-        crew.add(Noting("service"))
+        threads.add(Noting("service"))
     first.gate.set()
     eventually(lambda: len(order) == 163, "all of them")
-    crew.close()
+    threads.close()
 
     assert [at for at, name in enumerate(order) if name == "service"] == [0, 2, 4]
 

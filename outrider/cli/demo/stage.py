@@ -115,7 +115,7 @@ class DemoStage:
         with self.log.open("wb") as log:
             self._service = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "outrider.cli.demo.leashed"),
+                    *(sys.executable, "-m", "outrider.cli.demo.ends_with_input"),
                     *("--config", str(self.folder / "outriderd.yaml"), "--init-if-empty"),
                 ],
                 env=self.environment,

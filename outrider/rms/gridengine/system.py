@@ -31,7 +31,7 @@ from outrider.rms.gridengine.reserving.guards import Guards
 from outrider.rms.gridengine.reserving.using import UseOfJobs
 from outrider.rms.gridengine.settings import GridEngineSettings
 from outrider.rms.gridengine.snapshot import Snapshot, of_one_job, reserved_anew, take
-from outrider.rms.knocking import Knocking
+from outrider.rms.reachability import Reachability
 from outrider.rms.saved import saved_again
 
 EXECD_PORT = 6445
@@ -71,7 +71,7 @@ class GridEngine:
         """Reservations whose start was moved on: they may begin at any moment."""
         self._hearing = Hearing()
         self._environments = Environments()
-        self._knocking = Knocking(execd_port)
+        self._reachability = Reachability(execd_port)
         self._uses = UseOfJobs(commands)
 
     def look(self) -> Sight:
@@ -89,7 +89,7 @@ class GridEngine:
         return {}
 
     def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
-        return self._knocking.silent(nodes)
+        return self._reachability.silent(nodes)
 
     def reserve(self, wanted: RmsReservation) -> None:
         now_s = self._clock.now_s()

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import Clock, SystemClock
+from cachemgr.base.clock_offset import StoredOffset
 from cachemgr.base.cores import forbid_cores
 from cachemgr.daemon.notify import Supervisor, watchdog_s
 from outrider.collector import collector_paused
@@ -25,7 +25,6 @@ from outrider.rms.base import BatchSystem, JobUse
 from outrider.service.answers.images import ImageList
 from outrider.service.answers.jobs import Verdict
 from outrider.service.answers.reservations import ReservationDetails
-from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.configuration.model import Config, administrators_of, effort_of, settings_of
 from outrider.service.daemon.configuration.policies import PolicyBook, read_policy_book
 from outrider.service.daemon.errors import ServiceError, SocketError, StuckError
@@ -41,7 +40,7 @@ from outrider.service.daemon.threads.loop import DeskLike, Loop, Opened
 from outrider.service.daemon.threads.reception import Reception
 from outrider.service.daemon.threads.web_thread import WebThread
 from outrider.service.daemon.threads.workers import Workers
-from outrider.service.daemon.world.board import FolderBoard
+from outrider.service.daemon.world.start_markers import StartMarkerFolder
 from outrider.service.daemon.world.turns import check_queues, turns_look
 from outrider.service.daemon.world.wakefile import WakeFile
 from outrider.service.daemon.world.world import World
@@ -50,6 +49,7 @@ from outrider.service.meter import Meter
 from outrider.service.ports import AskProgram, Sign
 from outrider.service.requests import AskStart, Caller, ListImages, Show
 from outrider.service.settings import Settings
+from outrider.service.task_threads import FutureTask, TaskThreads
 from outrider.service.web.app import make_app
 from outrider.service.web.connections.munge import Munge
 from outrider.service.web.limits import Limits
@@ -128,7 +128,7 @@ def serve(
         policies = read_policy_book(config)
         if is_database(config.store_path):
             # What this head knew when it led, another one may know better.
-            FolderBoard(config.socket, log).clear()
+            StartMarkerFolder(config.socket, log).clear()
         with leading(config, sockets, orders.stop, log, environment, accepts_loss=accepts_loss) as keeper:
             if keeper is not None:
                 _lead(config, keeper, policies, providers, sockets, orders, log, environment)
@@ -204,8 +204,8 @@ class _Service:
             complete=turns_look(config, world.rms),
             may_act=keeper.is_sure,
         )
-        self._board = FolderBoard(config.socket, log)
-        self._board.check()
+        self._markers = StartMarkerFolder(config.socket, log)
+        self._markers.check()
         self._loop: Loop[Any] = Loop(
             self._open,
             self._workers.carry_out,
@@ -214,9 +214,9 @@ class _Service:
             clock=SystemClock(),
             step_s=config.timings.clock_step_s,
             doubt_s=config.timings.clock_doubt_s,
-            anchor=FileAnchor(config.clock_path),
+            offset_store=StoredOffset(config.clock_path),
             most_requests=config.limits.requests,
-            board=self._board,
+            markers=self._markers,
         )
         self._clock = self._loop.clock  # from here on nobody takes the time from one that is set
         recent = RecentRequests(self._clock)
@@ -238,7 +238,7 @@ class _Service:
         )
         self._wake_file = WakeFile(config.socket, self._loop.wake, log)
         self._backups = self._make_backups()
-        self._chores = Crew("the service's own chores", 1, clock=self._clock, most_waiting=8)
+        self._chores = TaskThreads("the service's own chores", 1, clock=self._clock, most_waiting=8)
         self._chore: Future[None] | None = None
         self._said = ""
 
@@ -264,7 +264,7 @@ class _Service:
         finally:
             has_loop_ended = self._loop.stop(STOP_LOOP_S)
             self._wake_file.stop()
-            self._board.clear()
+            self._markers.clear()
             self._workers.close()
             self._chores.close()
         if self._loop.failure is not None:

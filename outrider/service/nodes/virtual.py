@@ -93,7 +93,7 @@ class VirtualNode:
         with self._open_log() as log:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-P", "-m", "outrider.service.nodes.leashed"),
+                    *(sys.executable, "-P", "-m", "outrider.service.nodes.ends_with_input"),
                     *("--config", str(self.folder / "conf")),
                 ],
                 cwd="/",

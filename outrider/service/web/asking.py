@@ -17,7 +17,7 @@ from outrider.service.front import Front, NotDone, WantedShares
 from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, LoginBook, LoginFault, NotYet
 from outrider.service.requests import Caller, Recall, Request, Reserve
 from outrider.service.web.errors import ErrorProblem, of_trouble, of_unmade, refused
-from outrider.service.web.limits import Crew, Limits
+from outrider.service.web.limits import Limits, WebThreads
 from outrider.service.web.requests.bodies import ReserveBody
 from outrider.service.web.requests.understanding import (
     check_expiry,
@@ -40,16 +40,16 @@ class Asker:
     def __init__(self, front: Front, limits: Limits) -> None:
         self.front = front
         self.limits = limits
-        self._readers = Crew("workspaces to be read", threads=4, of_one=2)
-        self._steward = Crew("administrators", threads=1, most_waiting=16)
+        self._readers = WebThreads("workspaces to be read", threads=4, of_one=2)
+        self._steward = WebThreads("administrators", threads=1, most_waiting=16)
         self.polls = Shares(
             "requests that wait for news",
             most=limits.polls,
             most_of_one=limits.polls_per_user,
             kept=limits.polls // 8,
         )
-        self._keepers = Crew("logins to be checked", threads=2, of_one=1, most_waiting=64)
-        self._counters = Crew("shares to be counted", threads=1, most_waiting=32)
+        self._keepers = WebThreads("logins to be checked", threads=2, of_one=1, most_waiting=64)
+        self._counters = WebThreads("shares to be counted", threads=1, most_waiting=32)
 
     def has_place(self, caller: Caller) -> bool:
         """Whether one more of their requests may wait for news. If so, the place has to be given back."""
@@ -59,8 +59,8 @@ class Asker:
         return self.polls.take(caller.uid, is_privileged=caller.is_admin)
 
     def shares(self) -> list[Share]:
-        crews = (self._readers, self._steward, self._counters, self._keepers)
-        return [*(each for crew in crews for each in crew.shares()), *self.polls.shares()]
+        all_threads = (self._readers, self._steward, self._counters, self._keepers)
+        return [*(each for threads in all_threads for each in threads.shares()), *self.polls.shares()]
 
     def close(self) -> None:
         self._readers.close()
@@ -193,8 +193,10 @@ class Asker:
 
     async def count(self, caller: Caller, wanted: WantedShares) -> ShareList:
         """Who takes what. Administrators do not wait for users who ask the same."""
-        crew = self._steward if caller.is_admin else self._counters
-        return await crew.do(lambda: self.front.shares(caller, wanted), caller.uid, is_first=caller.is_admin)
+        threads = self._steward if caller.is_admin else self._counters
+        return await threads.do(
+            lambda: self.front.shares(caller, wanted), caller.uid, is_first=caller.is_admin
+        )
 
     async def wait_for(self, future: Future[Found]) -> Found:
         """What a Future brings. When the time is over it is left alone: the service may still do it."""

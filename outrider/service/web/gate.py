@@ -22,7 +22,7 @@ from outrider.service.web.connections.munge import Munge, NotVouched
 from outrider.service.web.connections.protocol import Line, Reception, too_many
 from outrider.service.web.errors import HttpRefusal, RefusedRequest, of_busy, refusal, refused
 from outrider.service.web.identity import Users
-from outrider.service.web.limits import Crew, Limits
+from outrider.service.web.limits import Limits, WebThreads
 from outrider.service.web.requests.strictjson import JsonError, parse_json
 from outrider_client.munge import MOST_CHARACTERS, SCHEME, hash_request
 
@@ -87,11 +87,11 @@ class Gate:
             unit=BYTES,
         )
         # Of whoever asks from another machine nothing is known yet but the machine.
-        self._crew = Crew("credentials to be decoded", threads=4, of_one=2)
+        self._threads = WebThreads("credentials to be decoded", threads=4, of_one=2)
         self._behind = behind
 
     def close(self) -> None:
-        self._crew.close()
+        self._threads.close()
 
     def shares(self) -> list[Share]:
         """Who has how much of what the API has to give."""
@@ -100,7 +100,7 @@ class Gate:
             *self._of_users.shares(),
             *self._of_hosts.shares(),
             *self._bodies.shares(),
-            *self._crew.shares(),
+            *self._threads.shares(),
             *self._users.shares(),
             *self._behind(),
         ]
@@ -209,7 +209,7 @@ class Gate:
         )
         munge = self._munge
         try:
-            vouched = await self._crew.do(lambda: munge.vouch(credential.strip(), wanted), line.who)
+            vouched = await self._threads.do(lambda: munge.vouch(credential.strip(), wanted), line.who)
         except NotVouched as error:
             if error.is_own_fault:
                 self._log.error("credential not decoded", reason=error)

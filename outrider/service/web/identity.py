@@ -18,7 +18,7 @@ from functools import lru_cache
 from cachemgr.base.shares import Share
 from outrider.service.requests import Caller
 from outrider.service.settings import Administrators
-from outrider.service.web.limits import Crew
+from outrider.service.web.limits import WebThreads
 
 MOST_KEPT = 1_024
 KEPT_S = 60
@@ -31,7 +31,7 @@ class Users:
     def __init__(self, administrators: Administrators, monotonic_s: Callable[[], float]) -> None:
         self._administrators = administrators
         self._monotonic_s = monotonic_s
-        self._crew = Crew("users to be looked up", threads=8, most_of_one=8)
+        self._threads = WebThreads("users to be looked up", threads=8, most_of_one=8)
         self._kept: OrderedDict[tuple[int, int], tuple[float, Caller]] = OrderedDict()
         self._asked: dict[tuple[int, int], asyncio.Task[Caller]] = {}
         """Those who are being looked up: once, however many requests they have."""
@@ -43,7 +43,7 @@ class Users:
         return uid in self._privileged
 
     def shares(self) -> list[Share]:
-        return self._crew.shares()
+        return self._threads.shares()
 
     async def caller(self, uid: int, gid: int) -> Caller:
         """The user of that number. Raises Busy."""
@@ -58,7 +58,7 @@ class Users:
 
     async def _look_up(self, uid: int, gid: int) -> Caller:
         now_s = self._monotonic_s()
-        caller = await self._crew.do(
+        caller = await self._threads.do(
             lambda: look_up(uid, gid, self._administrators), uid, is_first=self.is_privileged(uid)
         )
         if caller.is_admin:
@@ -72,7 +72,7 @@ class Users:
         return caller
 
     def close(self) -> None:
-        self._crew.close()
+        self._threads.close()
 
 
 @lru_cache(maxsize=MOST_NAMES)

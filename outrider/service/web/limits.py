@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.shares import Share
-from outrider.service import crew
+from outrider.service import task_threads
 from outrider.service.front import Busy
 
 Found = TypeVar("Found")
@@ -56,7 +56,7 @@ class Limits:
     """How often a long poll asks the desk."""
 
 
-class Crew:
+class WebThreads:
     """A few threads for one kind of work that blocks, and a queue before them that ends.
 
     The kinds are kept apart: a user database that hangs must not keep workspaces from being read.
@@ -68,7 +68,7 @@ class Crew:
     ) -> None:
         # What goes first has a thread, too, if there are several.
         kept = 1 if threads > 2 else 0
-        self._crew = crew.Crew(
+        self._threads = task_threads.TaskThreads(
             work,
             threads,
             clock=SystemClock(),
@@ -84,16 +84,16 @@ class Crew:
     ) -> Found:
         """What the function returns. Raises Busy if too much is waiting."""
         future: Future[Found] = Future()
-        self._crew.add(_Work(future, function), who, is_first=is_first)
+        self._threads.add(_Work(future, function), who, is_first=is_first)
         task = asyncio.wrap_future(future)
         task.add_done_callback(_note_done)
         return await asyncio.shield(task)
 
     def close(self) -> None:
-        self._crew.close()
+        self._threads.close()
 
     def shares(self) -> list[Share]:
-        return self._crew.shares()
+        return self._threads.shares()
 
 
 class _Work(Generic[Found]):

@@ -97,6 +97,8 @@ def service_of(temporary: Path) -> int:
             words = path.read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if b"outrider.cli.demo.leashed" in words and any(os.fsencode(temporary) in word for word in words):
+        if b"outrider.cli.demo.ends_with_input" in words and any(
+            os.fsencode(temporary) in word for word in words
+        ):
             return int(path.parent.name)
     raise AssertionError("the demo has no service")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from outrider.service.daemon.lead.standby import LOOK_S
-from outrider.service.daemon.world.board import FolderBoard
+from outrider.service.daemon.world.start_markers import StartMarkerFolder
 from outrider.store.postgresql.leadership import STALE_S
 from testbed.records import TestbedError
 from tests.amount import first
@@ -139,7 +139,7 @@ def test_a_paused_leader_that_wakes_changes_nothing(preloaded: Preloaded) -> Non
     with pair_of_heads(preloaded) as pair, Users(pair.heads, pair.image, per_s=PER_S) as users:
         old = pair.await_leader()
         board = Path(old.victim.socket).parent / "begin"
-        FolderBoard(str(old.victim.socket), text_log(io.StringIO())).tell([("w0-0", True)])
+        StartMarkerFolder(str(old.victim.socket), text_log(io.StringIO())).tell([("w0-0", True)])
         assert (board / "w0-0").exists()
         old.pause()
         new = pair.await_leader(old)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import SystemClock
+from cachemgr.base.clock_offset import StoredOffset
 from cachemgr.base.errors import InUse, NoRoom
 from cachemgr.base.steady import BACK, BELIEVED, DOUBTFUL, ClockChange, Reckoning, SteadyClock, in_words
 from cachemgr.daemon import main
@@ -151,12 +151,12 @@ def test_doubt_is_said_with_its_end_and_the_remedy() -> None:
 
 @pytest.mark.parametrize("by_s", [DAY_S, -DAY_S, 10 * YEAR_S])
 def test_process_that_is_started_again_meanwhile_knows_what_time_it_was(tmp_path: Path, by_s: int) -> None:
-    clocks, anchor = Clocks(), FileAnchor(str(tmp_path / "clock.json"))
-    SteadyClock(clocks, anchor=anchor).now_s()
+    clocks, offset_store = Clocks(), StoredOffset(str(tmp_path / "clock.json"))
+    SteadyClock(clocks, offset_store=offset_store).now_s()
     clocks.set_s = by_s
     clocks.passed_s = 50
     changes: list[ClockChange] = []
-    again = SteadyClock(clocks, anchor=FileAnchor(str(tmp_path / "clock.json")), tell=changes.append)
+    again = SteadyClock(clocks, offset_store=StoredOffset(str(tmp_path / "clock.json")), tell=changes.append)
     during_s, true_s = again.now_s(), clocks.now_s() - by_s
     is_doubtful = again.is_doubtful
     clocks.set_s = 0
@@ -168,15 +168,15 @@ def test_process_that_is_started_again_meanwhile_knows_what_time_it_was(tmp_path
 
 
 def test_clock_that_was_believed_is_what_is_remembered(tmp_path: Path) -> None:
-    clocks, anchor = Clocks(), FileAnchor(str(tmp_path / "clock.json"))
-    clock = SteadyClock(clocks, anchor=anchor)
+    clocks, offset_store = Clocks(), StoredOffset(str(tmp_path / "clock.json"))
+    clock = SteadyClock(clocks, offset_store=offset_store)
     clock.now_s()
     clocks.set_s = DAY_S
     clock.now_s()
     clocks.passed_s = 121
     clock.now_s()
 
-    assert not SteadyClock(clocks, anchor=anchor).is_doubtful
+    assert not SteadyClock(clocks, offset_store=offset_store).is_doubtful
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_what_is_remembered_of_another_boot_or_makes_no_sense_counts_for_nothing
     tmp_path: Path, text: str
 ) -> None:
     (tmp_path / "clock.json").write_text(text)
-    clock = SteadyClock(Clocks(), anchor=FileAnchor(str(tmp_path / "clock.json")))
+    clock = SteadyClock(Clocks(), offset_store=StoredOffset(str(tmp_path / "clock.json")))
 
     assert abs(clock.now_s() - SystemClock().now_s()) <= 2
     assert not clock.is_doubtful

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed import births
+from testbed import host_maker
 from testbed.cluster import Cluster
 from testbed.records import TestbedError
 from tests.daemons.testbed.clusters import machine, needs_slurm
@@ -68,8 +68,8 @@ def test_testbed_says_when_a_device_of_the_machine_was_changed(monkeypatch: pyte
     other = Cluster({"one": "10.77.0.1"})
     other.up()
     # Those of the machine are everybody's: others' clusters would fail, too.
-    changed = births.devices().replace("/dev/full crw-rw-rw-", "/dev/full crw-------")
-    monkeypatch.setattr(births, "devices", lambda: changed)
+    changed = host_maker.devices().replace("/dev/full crw-rw-rw-", "/dev/full crw-------")
+    monkeypatch.setattr(host_maker, "devices", lambda: changed)
 
     with pytest.raises(TestbedError, match=r"devices of this machine .*/dev/full crw------- 0:0"):
         other.down()

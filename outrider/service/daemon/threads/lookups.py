@@ -15,12 +15,12 @@ from dataclasses import replace
 
 from cachemgr.base.clock import MonotonicClock
 from cachemgr.base.shares import Share
-from outrider.service.crew import Crew, Running, Task
 from outrider.service.daemon.log import TracingLog
 from outrider.service.front import Busy
 from outrider.service.images.slowness import SLOW_S, Slowness, host_of
 from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, Resolve, Unread
 from outrider.service.settings import Effort
+from outrider.service.task_threads import Running, Task, TaskThreads
 
 MOST_WAITING = 1_024
 KEPT = 2
@@ -43,7 +43,7 @@ class Lookups:
         self._slowness = Slowness()
         self._guard = threading.Lock()
         chosen = self._effort
-        self._asking = Crew(
+        self._asking = TaskThreads(
             "the look-up of images",
             chosen.at_once,
             clock=clock,
@@ -56,7 +56,7 @@ class Lookups:
             spare=chosen.at_once,
             may=self._may_begin,
         )
-        self._reading = Crew(
+        self._reading = TaskThreads(
             "the reading of images",
             chosen.reading_at_once,
             clock=clock,

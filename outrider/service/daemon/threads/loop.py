@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import Clock, SystemClock
+from cachemgr.base.clock_offset import StoredOffset
 from cachemgr.base.shares import Share
 from cachemgr.base.steady import BACK, BELIEVED, DOUBT_S, DOUBTFUL, STEP_S, ClockChange, SteadyClock
 from outrider.collector import collector_paused
@@ -30,8 +30,8 @@ from outrider.service.answers.site import Status
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import show_status
 from outrider.service.daemon.threads.inbox import Inbox
-from outrider.service.daemon.world.board import Board, NoBoard
 from outrider.service.daemon.world.lookpace import LookPace
+from outrider.service.daemon.world.start_markers import NoStartMarkers, StartMarkers
 from outrider.service.desk.desk import Event, Outcome
 from outrider.service.meter import Meter
 from outrider.service.ports import Call, Finished, Look, Result
@@ -119,18 +119,22 @@ class Loop(Generic[D]):
         clock: Clock | None = None,
         step_s: int = STEP_S,
         doubt_s: int = DOUBT_S,
-        anchor: FileAnchor | None = None,
+        offset_store: StoredOffset | None = None,
         most_requests: int = 1_000,
-        board: Board | None = None,
+        markers: StartMarkers | None = None,
     ) -> None:
         self._open_desk = open_desk
         self._carry_out = carry_out
         self._log = log
         self._meter = meter
         self._clock = SteadyClock(
-            clock or SystemClock(), step_s=step_s, doubt_s=doubt_s, tell=self._note_clock, anchor=anchor
+            clock or SystemClock(),
+            step_s=step_s,
+            doubt_s=doubt_s,
+            tell=self._note_clock,
+            offset_store=offset_store,
         )
-        self._board = board or NoBoard()
+        self._markers = markers or NoStartMarkers()
         self._inbox: Inbox[_Waiting] = Inbox(most_requests)
         self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
         self._is_open: Future[None] = Future()
@@ -274,7 +278,7 @@ class Loop(Generic[D]):
 
     def _open(self) -> None:
         with collector_paused():
-            self._board.clear()
+            self._markers.clear()
             opened = self._open_desk()
             # What was loaded is millions of values that stay: to look for garbage among them would
             # hold up a request for a second now and then.
@@ -391,7 +395,7 @@ class Loop(Generic[D]):
             self._begin_again()
             return
         self._meter.observe("outrider_desk_seconds", self._clock.monotonic_s() - began_s, kind)
-        self._board.tell(outcome.begins)
+        self._markers.tell(outcome.begins)
         for reply in outcome.replies:
             if (future := self._owed.pop(reply.ticket, None)) is not None:
                 _answer(future, self._passing(reply.answer))

@@ -22,7 +22,7 @@ from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.measures.recent import RecentRequests
 from outrider.service.daemon.measures.sharing import ShareBook
 from outrider.service.daemon.threads.backups import copy_asked_for
-from outrider.service.daemon.threads.courier import Courier
+from outrider.service.daemon.threads.job_handover import JobHandover
 from outrider.service.daemon.threads.loop import Loop
 from outrider.service.daemon.threads.workers import Workers
 from outrider.service.front import (
@@ -164,8 +164,8 @@ class Reception:
         return made
 
     def _hand_over(self, caller: Caller, submission: Submit) -> Future[str]:
-        courier = Courier(self._loop, self._log, caller, submission)
-        return self._workers.with_rms(courier.hand_over, caller.uid)
+        handover = JobHandover(self._loop, self._log, caller, submission)
+        return self._workers.with_rms(handover.hand_over, caller.uid)
 
 
 def _has_failed(future: Future[str]) -> bool:

@@ -18,7 +18,6 @@ from cachemgr.base.shares import Share
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.rms.base import BatchSystem, JobUse, RmsError, Sight, Unavailable, look
 from outrider.service.answers.reply import Trouble
-from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import PoolGauges
 from outrider.service.daemon.measures.nodeshares import NodeShares
@@ -51,6 +50,7 @@ from outrider.service.ports import (
     TellUser,
 )
 from outrider.service.settings import Effort, Settings
+from outrider.service.task_threads import FutureTask, TaskThreads
 from outrider.store.records import Effect
 
 T = TypeVar("T")
@@ -97,8 +97,8 @@ class Workers:
         self._clock = clock
         self._log = log
         self.meter = meter
-        self._nodes = Crew("the nodes", settings.most_calls, clock=clock, timeout_s=call_timeout_s)
-        self._rms = Crew(
+        self._nodes = TaskThreads("the nodes", settings.most_calls, clock=clock, timeout_s=call_timeout_s)
+        self._rms = TaskThreads(
             "the batch system",
             1,
             clock=clock,
@@ -106,7 +106,7 @@ class Workers:
             most_of_one=most_submissions_of_one,
             kept=KEPT,
         )
-        self._programs = Crew(
+        self._programs = TaskThreads(
             "the site's program",
             MOST_PROGRAMS,
             clock=clock,
@@ -116,7 +116,7 @@ class Workers:
             kept=KEPT,
             kept_threads=1,
         )
-        self._planner = Crew("the planner", 1, clock=clock, timeout_s=call_timeout_s)
+        self._planner = TaskThreads("the planner", 1, clock=clock, timeout_s=call_timeout_s)
         self._lookups = Lookups(world.resolve, clock=clock, log=log, effort=effort)
         self._asked: dict[ResolveImage, Lookup] = {}
         """What is being looked up for jobs."""
@@ -129,17 +129,17 @@ class Workers:
         owner: int | None = None
         match call:
             case TellNode():
-                crew, to = self._nodes, "node"
+                threads, to = self._nodes, "node"
             case AskEvent(uid=uid):
-                crew, to, owner = self._programs, "program", uid
+                threads, to, owner = self._programs, "program", uid
             case AskProgram():
-                crew, to, owner = self._programs, "program", call.uid
+                threads, to, owner = self._programs, "program", call.uid
             case Carry(effect=effect) if is_move(effect):
-                crew, to = self._nodes, "node"
+                threads, to = self._nodes, "node"
             case PlanMoves():
-                crew, to = self._planner, "planner"
+                threads, to = self._planner, "planner"
             case Look() | Carry() | TellUser():
-                crew, to = self._rms, "rms"
+                threads, to = self._rms, "rms"
             case ResolveImage():
                 self._look_up(call, done)
                 return
@@ -148,7 +148,7 @@ class Workers:
                 return
         task = _CallTask(self, call, to, done)
         try:
-            crew.add(task, owner)
+            threads.add(task, owner)
         except Busy as error:
             task.give_up(str(error))
 
@@ -191,28 +191,28 @@ class Workers:
 
     def tend(self) -> None:
         """To be called every few seconds: give up what hangs, and say how much is under way."""
-        for to, crew in (
+        for to, threads in (
             ("node", self._nodes),
             ("rms", self._rms),
             ("program", self._programs),
             ("planner", self._planner),
             ("lookup", self._lookups),
         ):
-            if given_up := crew.expire():
+            if given_up := threads.expire():
                 # That a user's address does not answer is nothing for an administrator.
-                say = self._log.info if crew is self._lookups else self._log.error
+                say = self._log.info if threads is self._lookups else self._log.error
                 say("calls given up", to=to, calls=given_up)
-            self.meter.set("outrider_calls_running", crew.running, to)
+            self.meter.set("outrider_calls_running", threads.running, to)
         self.pools.show()
 
     def close(self) -> None:
         """Begin nothing any more. What is under way ends with the process at the latest."""
-        for crew in (self._lookups, self._programs, self._planner, self._nodes, self._rms):
-            crew.close()
+        for threads in (self._lookups, self._programs, self._planner, self._nodes, self._rms):
+            threads.close()
 
     def shares(self) -> list[Share]:
         """Who has how much of the threads and of the places before them."""
-        return [share for crew in (self._rms, self._programs, self._lookups) for share in crew.shares()]
+        return [share for threads in (self._rms, self._programs, self._lookups) for share in threads.shares()]
 
     def _look_up(self, call: ResolveImage, done: Done) -> None:
         """What a job's image is. The desk is told, unless it drops the question."""

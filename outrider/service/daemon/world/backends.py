@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import SystemClock
+from cachemgr.base.clock_offset import StoredOffset
 from cachemgr.base.disk import RealDisk, drop_drafts
 from cachemgr.base.steady import SteadyClock
 from outrider.metadata.decision import Allowed, PolicyRefusal
@@ -23,7 +23,7 @@ from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.threads.loop import DeskLike
 from outrider.service.daemon.world.catalogue import catalogue_of
 from outrider.service.daemon.world.cluster import CLUSTERS, ClusterBackend, make_cluster
-from outrider.service.daemon.world.workshop import Workshop
+from outrider.service.daemon.world.head_images import HeadImages
 from outrider.service.daemon.world.world import World
 from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk
@@ -72,18 +72,18 @@ def make_backend(
     """The world that the configuration names. Raises InputError or BackendError; nothing runs yet."""
     clock = _steady_clock(config)
     promised = Promised()
-    workshop = Workshop(config, clock, log, promised)
-    catalogue = catalogue_of(config, workshop.source_of)
+    head_images = HeadImages(config, clock, log, promised)
+    catalogue = catalogue_of(config, head_images.source_of)
     drop_drafts(RealDisk(), os.path.realpath(config.state))
     ceiling = Ceiling(config.limits.image_bytes, config.pools.size_bytes)
-    resolver = _resolver(config, catalogue, ceiling, clock, workshop)
+    resolver = _resolver(config, catalogue, ceiling, clock, head_images)
     if config.backend.kind in CLUSTERS:
-        return make_cluster(config.backend, catalogue, resolver, promised, log, ceiling, clock, workshop)
-    return _virtual(config, clock, catalogue, resolver, promised, log, environment, ceiling, workshop)
+        return make_cluster(config.backend, catalogue, resolver, promised, log, ceiling, clock, head_images)
+    return _virtual(config, clock, catalogue, resolver, promised, log, environment, ceiling, head_images)
 
 
 def _resolver(
-    config: Config, catalogue: Catalogue, ceiling: Ceiling, clock: SteadyClock, workshop: Workshop
+    config: Config, catalogue: Catalogue, ceiling: Ceiling, clock: SteadyClock, head_images: HeadImages
 ) -> Resolver:
     hashes = Hashes(
         Path(config.state) / "hashes.json",
@@ -96,14 +96,14 @@ def _resolver(
         hashes=hashes,
         clock=clock,
         catalogue=catalogue,
-        registry_settings=workshop.registries,
+        registry_settings=head_images.registries,
         most_bytes=ceiling,
         limit_s=config.timings.lookup_s,
-        converter=workshop.converter,
-        logins=workshop.logins,
-        buckets=workshop.buckets,
-        tokens=workshop.tokens,
-        site_logins=workshop.site_logins,
+        converter=head_images.converter,
+        logins=head_images.logins,
+        buckets=head_images.buckets,
+        tokens=head_images.tokens,
+        site_logins=head_images.site_logins,
     )
 
 
@@ -114,7 +114,7 @@ def _steady_clock(config: Config) -> SteadyClock:
         SystemClock(),
         step_s=timings.clock_step_s,
         doubt_s=timings.clock_doubt_s,
-        anchor=FileAnchor(config.clock_path),
+        offset_store=StoredOffset(config.clock_path),
     )
 
 
@@ -127,7 +127,7 @@ def _virtual(
     log: TracingLog,
     environment: Mapping[str, str],
     ceiling: Ceiling,
-    workshop: Workshop,
+    head_images: HeadImages,
 ) -> VirtualBackend:
     section = config.backend
     folder = Path(config.backend_folder)
@@ -160,9 +160,9 @@ def _virtual(
         resolve=resolver,
         promised=promised,
         ceiling=ceiling,
-        logins=workshop.logins,
+        logins=head_images.logins,
     )
-    return VirtualBackend(nodes, rms, world, workshop)
+    return VirtualBackend(nodes, rms, world, head_images)
 
 
 def _batch_system(
@@ -197,9 +197,9 @@ class VirtualBackend:
     """Nodes with real pools on this machine, and a batch system in this process."""
 
     def __init__(
-        self, nodes: EmbeddedNodes, rms: EmbeddedSystem | Twin, world: World, workshop: Workshop
+        self, nodes: EmbeddedNodes, rms: EmbeddedSystem | Twin, world: World, head_images: HeadImages
     ) -> None:
-        self._workshop = workshop
+        self._head_images = head_images
         self._nodes = nodes
         self._rms = rms
         self._world = world
@@ -209,7 +209,7 @@ class VirtualBackend:
         return self._world
 
     def start(self) -> None:
-        self._workshop.start(())
+        self._head_images.start(())
         try:
             self._nodes.start()
         except EmbeddedError as error:
@@ -219,7 +219,7 @@ class VirtualBackend:
 
     def stop(self) -> None:
         """End the nodes' daemons. Jobs go on, and the next service finds them."""
-        self._workshop.stop()
+        self._head_images.stop()
         if isinstance(self._rms, EmbeddedSystem):
             self._rms.stop()
         self._nodes.stop()

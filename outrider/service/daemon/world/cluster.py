@@ -12,12 +12,12 @@ from cachemgr.base.steady import SteadyClock
 from cachemgr.network.keys import read_keys
 from outrider.rms.base import BatchSystem
 from outrider.rms.commands import PATH, Account, Output, Runner, account_of, run_process
-from outrider.rms.knocking import port_of
+from outrider.rms.reachability import port_of
 from outrider.service.daemon.configuration.backend import BackendSection
 from outrider.service.daemon.errors import BackendError
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.signing import signer
-from outrider.service.daemon.world.workshop import Workshop
+from outrider.service.daemon.world.head_images import HeadImages
 from outrider.service.daemon.world.world import World
 from outrider.service.images.catalogue import Catalogue
 from outrider.service.nodes.promised import Ceiling, Promised
@@ -44,8 +44,10 @@ SLURM_COMMANDS = ("scontrol", "squeue", "sinfo", "sbatch", "scancel")
 class ClusterBackend:
     """Nothing of it runs in this process but connections to nodes."""
 
-    def __init__(self, nodes: RemoteNodes, world: World, workshop: Workshop, keys: Sequence[bytes]) -> None:
-        self._workshop = workshop
+    def __init__(
+        self, nodes: RemoteNodes, world: World, head_images: HeadImages, keys: Sequence[bytes]
+    ) -> None:
+        self._head_images = head_images
         self._keys = keys
         self._nodes = nodes
         self._world = world
@@ -56,10 +58,10 @@ class ClusterBackend:
 
     def start(self) -> None:
         """Whether the batch system and the nodes answer is seen by whoever asks them, and may change."""
-        self._workshop.start(self._keys)
+        self._head_images.start(self._keys)
 
     def stop(self) -> None:
-        self._workshop.stop()
+        self._head_images.stop()
         self._nodes.close()
 
 
@@ -71,7 +73,7 @@ def make_cluster(
     log: TracingLog,
     ceiling: Ceiling,
     clock: SteadyClock,
-    workshop: Workshop,
+    head_images: HeadImages,
 ) -> ClusterBackend:
     """Raises BackendError if something is missing on this machine.
 
@@ -91,9 +93,9 @@ def make_cluster(
         promised=promised,
         sign=signer(keys[0]),
         ceiling=ceiling,
-        logins=workshop.logins,
+        logins=head_images.logins,
     )
-    return ClusterBackend(nodes, world, workshop, keys)
+    return ClusterBackend(nodes, world, head_images, keys)
 
 
 def _slurm(section: BackendSection, clock: SteadyClock, log: TracingLog) -> BatchSystem:

@@ -14,7 +14,7 @@ from outrider.service.images.slowness import LONGEST_PAUSE_S, PAUSE_S, Slowness,
 from outrider.service.ports import FoundImage, ImageClaim, ImageTrouble, Unread
 from outrider.service.settings import Effort
 from tests.unit.service.daemon.fakes import PATIENCE_S, eventually, text_log
-from tests.unit.service.daemon.threads.test_workers_and_crews import Clock
+from tests.unit.service.daemon.threads.test_workers_and_task_threads import Clock
 
 MALLORY, ALICE = 1_002, 1_001
 IMAGE = FoundImage(size_bytes=1, digest=f"sha256:{'0' * 64}")

@@ -1,4 +1,4 @@
-"""Submissions by their keys: what the desk remembers of them, and what a courier does with that."""
+"""Submissions by their keys: what the desk remembers of them, and what a handover does with that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from outrider.rms.base import BatchSystem, Submission, Unavailable
 from outrider.service.answers.jobs import Handover
 from outrider.service.answers.reply import Answer, Trouble
-from outrider.service.daemon.threads.courier import Courier
+from outrider.service.daemon.threads.job_handover import JobHandover
 from outrider.service.daemon.threads.loop import Loop
 from outrider.service.front import Busy, NotDone, Submit
 from outrider.service.requests import BeginSubmission, Caller, EndSubmission, Recall, Request
@@ -32,7 +32,7 @@ def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
 
 
 class Asking:
-    """What a courier sees of the loop: the sandbox's desk. `spoil` may fail before it is asked."""
+    """What a handover sees of the loop: the sandbox's desk. `spoil` may fail before it is asked."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
@@ -61,16 +61,16 @@ class Faulty:
         raise Unavailable("it does not answer")
 
 
-def courier(asking: Asking, *, key: str = "k1", nodes: int = 1, caller: Caller = ALICE) -> Courier:
+def handover(asking: Asking, *, key: str = "k1", nodes: int = 1, caller: Caller = ALICE) -> JobHandover:
     wanted = Submit(argv=("/bin/true",), nodes=nodes, duration_s=600, key=key, request_hash=f"{nodes} nodes")
-    return Courier(cast(Loop[Any], asking), text_log(io.StringIO()), caller, wanted)
+    return JobHandover(cast(Loop[Any], asking), text_log(io.StringIO()), caller, wanted)
 
 
 def jobs(sandbox: Sandbox) -> list[str]:
     return [job.key for job in sandbox.rms.look().jobs]
 
 
-def refusal(of: Courier, rms: BatchSystem) -> str:
+def refusal(of: JobHandover, rms: BatchSystem) -> str:
     with pytest.raises(NotDone) as caught:
         of.hand_over(rms)
     return caught.value.trouble.code
@@ -80,7 +80,7 @@ def test_job_is_charged_to_the_account_that_was_named(sandbox: Sandbox) -> None:
     wanted = Submit(argv=("/bin/true",), nodes=1, duration_s=600, account="astro")
     loop = cast(Loop[Any], Asking(sandbox))
 
-    Courier(loop, text_log(io.StringIO()), ALICE, wanted).hand_over(sandbox.rms)
+    JobHandover(loop, text_log(io.StringIO()), ALICE, wanted).hand_over(sandbox.rms)
 
     assert [job.account for job in sandbox.rms.look().jobs] == ["astro"]
 
@@ -123,11 +123,11 @@ def test_key_is_one_users_and_one_requests(sandbox: Sandbox) -> None:
 
 def test_job_is_handed_over_once(sandbox: Sandbox) -> None:
     asking = Asking(sandbox)
-    first = courier(asking).hand_over(sandbox.rms)
+    first = handover(asking).hand_over(sandbox.rms)
     sandbox.restart()
-    again = courier(asking).hand_over(sandbox.rms)
-    other = courier(asking, key="k2").hand_over(sandbox.rms)
-    bobs = courier(asking, caller=BOB).hand_over(sandbox.rms)
+    again = handover(asking).hand_over(sandbox.rms)
+    other = handover(asking, key="k2").hand_over(sandbox.rms)
+    bobs = handover(asking, caller=BOB).hand_over(sandbox.rms)
 
     assert again == first
     assert jobs(sandbox) == [first, other, bobs]
@@ -135,10 +135,10 @@ def test_job_is_handed_over_once(sandbox: Sandbox) -> None:
 
 def test_job_that_has_ended_is_not_handed_over_again(sandbox: Sandbox) -> None:
     asking = Asking(sandbox)
-    first = courier(asking).hand_over(sandbox.rms)
+    first = handover(asking).hand_over(sandbox.rms)
     sandbox.rms.cancel(first, "its user has enough")
     sandbox.restart()
-    again = courier(asking).hand_over(sandbox.rms)
+    again = handover(asking).hand_over(sandbox.rms)
 
     assert again == first
     assert jobs(sandbox) == []
@@ -146,7 +146,7 @@ def test_job_that_has_ended_is_not_handed_over_again(sandbox: Sandbox) -> None:
 
 def test_job_without_a_key_is_a_new_one_each_time(sandbox: Sandbox) -> None:
     asking = Asking(sandbox)
-    keys = [courier(asking, key="").hand_over(sandbox.rms) for _ in range(2)]
+    keys = [handover(asking, key="").hand_over(sandbox.rms) for _ in range(2)]
 
     assert jobs(sandbox) == keys
     assert len(set(keys)) == 2
@@ -154,9 +154,9 @@ def test_job_without_a_key_is_a_new_one_each_time(sandbox: Sandbox) -> None:
 
 def test_batch_system_that_did_it_but_did_not_answer_is_asked_for_its_job(sandbox: Sandbox) -> None:
     asking = Asking(sandbox)
-    code = refusal(courier(asking), cast(BatchSystem, Faulty(sandbox, "after")))
+    code = refusal(handover(asking), cast(BatchSystem, Faulty(sandbox, "after")))
     sandbox.restart()
-    found = courier(asking).hand_over(sandbox.rms)
+    found = handover(asking).hand_over(sandbox.rms)
 
     assert code == "unavailable"
     assert jobs(sandbox) == [found]
@@ -164,15 +164,15 @@ def test_batch_system_that_did_it_but_did_not_answer_is_asked_for_its_job(sandbo
 
 def test_job_of_which_nothing_is_to_be_seen_is_not_handed_over_again(sandbox: Sandbox) -> None:
     asking = Asking(sandbox)
-    refusal(courier(asking), cast(BatchSystem, Faulty(sandbox, "before")))
+    refusal(handover(asking), cast(BatchSystem, Faulty(sandbox, "before")))
 
-    assert refusal(courier(asking), sandbox.rms) == "conflict"
+    assert refusal(handover(asking), sandbox.rms) == "conflict"
     assert jobs(sandbox) == []
 
 
 def test_job_that_was_refused_may_be_asked_for_again(sandbox: Sandbox) -> None:
     asking = Asking(sandbox)
-    codes = [refusal(courier(asking, nodes=99), sandbox.rms) for _ in range(2)]
+    codes = [refusal(handover(asking, nodes=99), sandbox.rms) for _ in range(2)]
 
     assert codes == ["invalid", "invalid"]
 
@@ -184,10 +184,10 @@ def test_nothing_is_handed_over_that_could_not_be_noted_before(sandbox: Sandbox)
         raise Busy("the desk has too much to do")
 
     asking.spoil = spoil
-    code = refusal(courier(asking), sandbox.rms)
+    code = refusal(handover(asking), sandbox.rms)
     before = jobs(sandbox)
     asking.spoil = lambda request: None
-    made = courier(asking).hand_over(sandbox.rms)
+    made = handover(asking).hand_over(sandbox.rms)
 
     assert (code, before) == ("busy", [])
     assert jobs(sandbox) == [made]
@@ -201,8 +201,8 @@ def test_job_that_could_not_be_noted_after_is_answered_and_found_again(sandbox: 
             raise Busy("the desk has too much to do")
 
     asking.spoil = spoil
-    first = courier(asking).hand_over(sandbox.rms)
-    again = courier(asking).hand_over(sandbox.rms)
+    first = handover(asking).hand_over(sandbox.rms)
+    again = handover(asking).hand_over(sandbox.rms)
 
     assert jobs(sandbox) == [first]
     assert again == first

@@ -21,7 +21,7 @@ PURPOSE = "begin"
 RESERVATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 
 
-class Board(Protocol):
+class StartMarkers(Protocol):
     """Where it is told in which reservations jobs may begin."""
 
     def clear(self) -> None:
@@ -31,7 +31,7 @@ class Board(Protocol):
         """Of each of these, whether a job in it finds its image wherever it starts."""
 
 
-class NoBoard:
+class NoStartMarkers:
     """Nobody looks."""
 
     def clear(self) -> None:
@@ -41,7 +41,7 @@ class NoBoard:
         pass
 
 
-class FolderBoard:
+class StartMarkerFolder:
     """Beside the service's socket. What cannot be written there is asked for, as before."""
 
     def __init__(self, socket: str, log: Log) -> None:
@@ -64,7 +64,7 @@ class FolderBoard:
             for name in folder.left():
                 folder.unlink(name)
         except (BadRequest, OSError) as error:
-            self._log.warning("board cannot be cleared", folder=self._path, words=str(error))
+            self._log.warning("start markers cannot be cleared", folder=self._path, words=str(error))
 
     def tell(self, begins: Sequence[tuple[str, bool]]) -> None:
         for name, may_begin in begins:
@@ -79,7 +79,7 @@ class FolderBoard:
                 if self._own is not None:
                     with suppress(OSError):
                         self._own.unlink(name)
-                self._log.warning("board cannot be written", reservation=name, words=str(error))
+                self._log.warning("start markers cannot be written", reservation=name, words=str(error))
 
     def _folder(self) -> OwnFolder:
         """The folder that hooks look at, which somebody may have replaced."""

@@ -11,7 +11,7 @@ TIMEOUT_S = 2.0
 """Without any answer: a connection within a site takes milliseconds."""
 
 
-class Knocking:
+class Reachability:
     """Connects to a port of nodes, and hangs up. Only of those that have answered once is said that they do
     not: a firewall between here and the nodes, or another port, must not make nodes look dead."""
 

@@ -20,5 +20,5 @@ def _end_with_input() -> None:
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_input, name="leash", daemon=True).start()
+    threading.Thread(target=_end_with_input, name="end with input", daemon=True).start()
     run()

@@ -27,7 +27,7 @@ STEP_S = 0.05
 def begin(folder: Path) -> subprocess.Popen[bytes]:
     """Let somebody wait for this process's end, who removes the folder and the cluster then."""
     return subprocess.Popen(
-        [sys.executable, "-m", "testbed.demo.janitor", str(os.getpid()), str(folder)],
+        [sys.executable, "-m", "testbed.demo.cleaning", str(os.getpid()), str(folder)],
         cwd=REPOSITORY,
         stdin=subprocess.DEVNULL,
         # What kills the demo's group, or hangs up its terminal, must not reach this one.

@@ -1,6 +1,6 @@
-"""A node's daemon on a leash: it ends when whoever holds the other end of its stdin does.
+"""A node's daemon that ends when whoever holds the other end of its stdin does.
 
-    python3 -P -m outrider.service.nodes.leashed --config FILE
+    python3 -P -m outrider.service.nodes.ends_with_input --config FILE
 
 The kernel closes a pipe however its holder dies. Its other way of telling children,
 PR_SET_PDEATHSIG, speaks of the thread that made them, which may end long before the process.
@@ -30,5 +30,5 @@ def _end_with_holder() -> None:
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_holder, name="leash", daemon=True).start()
+    threading.Thread(target=_end_with_holder, name="end with input", daemon=True).start()
     raise SystemExit(main(sys.argv[1:]))

@@ -9,12 +9,12 @@ import pytest
 
 from cachemgr.base.ownfolder import MARKER
 from outrider.service.daemon.errors import ServiceInputError
-from outrider.service.daemon.world.board import FolderBoard
+from outrider.service.daemon.world.start_markers import StartMarkerFolder
 from tests.unit.service.daemon.fakes import text_log
 
 
-def board(folder: Path, log: io.StringIO | None = None) -> FolderBoard:
-    return FolderBoard(str(folder / "outriderd.sock"), text_log(log or io.StringIO()))
+def markers(folder: Path, log: io.StringIO | None = None) -> StartMarkerFolder:
+    return StartMarkerFolder(str(folder / "outriderd.sock"), text_log(log or io.StringIO()))
 
 
 def names(folder: Path) -> list[str]:
@@ -22,7 +22,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_it_has_a_file_for_each_that_may_begin(tmp_path: Path) -> None:
-    made = board(tmp_path)
+    made = markers(tmp_path)
     made.clear()
     made.tell([("render-1", True), ("render-2", True), ("render-3", False)])
     made.tell([("render-1", False), ("render-2", True)])
@@ -32,9 +32,9 @@ def test_it_has_a_file_for_each_that_may_begin(tmp_path: Path) -> None:
 
 
 def test_what_an_earlier_service_knew_is_not_believed(tmp_path: Path) -> None:
-    board(tmp_path).clear()
-    board(tmp_path).tell([("render-1", True)])
-    board(tmp_path).clear()
+    markers(tmp_path).clear()
+    markers(tmp_path).tell([("render-1", True)])
+    markers(tmp_path).clear()
 
     assert names(tmp_path) == []
 
@@ -42,18 +42,18 @@ def test_what_an_earlier_service_knew_is_not_believed(tmp_path: Path) -> None:
 def test_folder_that_cannot_be_written_is_said_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "begin").write_text("no folder")
     log = io.StringIO()
-    made = board(tmp_path, log)
+    made = markers(tmp_path, log)
     made.clear()
     made.tell([("render-1", True), ("render-2", False)])
 
-    assert "board cannot be cleared" in log.getvalue()
-    assert log.getvalue().count("board cannot be written") == 2
+    assert "markers cannot be cleared" in log.getvalue()
+    assert log.getvalue().count("markers cannot be written") == 2
 
 
 def test_words_of_a_service_before_there_were_marks_are_cleared(tmp_path: Path) -> None:
     (tmp_path / "begin").mkdir()
     (tmp_path / "begin/render-1").touch()
-    made = board(tmp_path)
+    made = markers(tmp_path)
     made.check()
     made.clear()
 
@@ -71,7 +71,7 @@ def test_folder_of_somebody_else_is_refused_and_nothing_in_it_touched(tmp_path: 
     else:
         (folder / stranger).write_text("of somebody")
     log = io.StringIO()
-    made = board(tmp_path, log)
+    made = markers(tmp_path, log)
     with pytest.raises(
         ServiceInputError, match=f"holds '{stranger}': name another folder; or, .*echo begin > {folder}"
     ):
@@ -80,7 +80,7 @@ def test_folder_of_somebody_else_is_refused_and_nothing_in_it_touched(tmp_path: 
     made.tell([("render-2", True), ("render-1", False)])
 
     assert names(tmp_path) == sorted(["render-1", stranger])
-    assert "board cannot be cleared" in log.getvalue()
+    assert "markers cannot be cleared" in log.getvalue()
 
 
 def test_link_in_the_place_of_the_folder_leads_nowhere(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_link_in_the_place_of_the_folder_leads_nowhere(tmp_path: Path) -> None:
     other.mkdir()
     (other / "precious").touch()
     (tmp_path / "begin").symlink_to(other)
-    made = board(tmp_path)
+    made = markers(tmp_path)
     with pytest.raises(ServiceInputError, match="is a link, or not a folder"):
         made.check()
     made.clear()
@@ -98,7 +98,7 @@ def test_link_in_the_place_of_the_folder_leads_nowhere(tmp_path: Path) -> None:
 
 
 def test_link_that_takes_the_folders_place_later_leads_nowhere(tmp_path: Path) -> None:
-    made = board(tmp_path)
+    made = markers(tmp_path)
     made.clear()
     made.tell([("render-1", True)])
     other = tmp_path / "other"
@@ -113,7 +113,7 @@ def test_link_that_takes_the_folders_place_later_leads_nowhere(tmp_path: Path) -
 
 
 def test_link_among_the_words_is_not_written_through(tmp_path: Path) -> None:
-    made = board(tmp_path)
+    made = markers(tmp_path)
     made.clear()
     (tmp_path / "begin/render-1").symlink_to(tmp_path / "made-by-us")
     made.tell([("render-1", True)])
@@ -122,7 +122,7 @@ def test_link_among_the_words_is_not_written_through(tmp_path: Path) -> None:
 
 
 def test_folder_that_is_removed_while_the_service_runs_is_made_anew(tmp_path: Path) -> None:
-    made = board(tmp_path)
+    made = markers(tmp_path)
     made.clear()
     (tmp_path / "begin").rename(tmp_path / "away")
     made.tell([("render-1", True)])

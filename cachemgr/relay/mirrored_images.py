@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     MayUse = Callable[[PoolImage], bool]
 
 
-class Shelf:
+class MirroredImages:
     """The whole images of one pool; what is arriving is none."""
 
     def __init__(self, pool: ImagePool) -> None:

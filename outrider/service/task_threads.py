@@ -32,7 +32,7 @@ class Traces(Protocol):
 
 
 class Task(Protocol):
-    """Something to be done by a thread of the crew."""
+    """Something to be done by one of the threads."""
 
     def run(self) -> None:
         """Do it, and tell whoever waits what came of it. Raises nothing."""
@@ -59,10 +59,10 @@ class _Waiting:
 
 
 May = Callable[[Hashable, Task, Sequence[Running]], bool]
-"""Whether a task of an owner's may begin beside those that run. Asked with the crew's lock held."""
+"""Whether a task of an owner's may begin beside those that run. Asked with the threads' lock held."""
 
 
-class Crew:
+class TaskThreads:
     """`size` threads; at most `most_waiting` tasks wait, of one owner at most `most_of_one`.
 
     Owners take turns. Of one at most `most_running_of_one` run: what is slow holds up its owner and

@@ -13,7 +13,7 @@ VERSION = 1
 MOST_BYTES = 1000
 
 
-class FileAnchor:
+class StoredOffset:
     """One small file. What cannot be read or written costs a process the memory, and nothing else."""
 
     def __init__(self, path: str) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from cachemgr.base.clock import SystemClock
 from outrider.rms.base import Sight, Unavailable
-from outrider.service.crew import Crew
 from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.threads.workers import Workers
 from outrider.service.daemon.world.world import World
@@ -26,6 +25,7 @@ from outrider.service.ports import (
     TellNode,
 )
 from outrider.service.settings import Settings
+from outrider.service.task_threads import TaskThreads
 from tests.unit.service.daemon.fakes import (
     PATIENCE_S,
     FakeNodes,
@@ -187,33 +187,33 @@ class Waits:
 
 
 def test_one_user_cannot_take_all_places() -> None:
-    crew = Crew("the test", 1, clock=SystemClock(), most_waiting=10, most_of_one=2)
+    threads = TaskThreads("the test", 1, clock=SystemClock(), most_waiting=10, most_of_one=2)
     tasks = [Waits() for _ in range(4)]
-    crew.add(tasks[0], 1000)
-    crew.add(tasks[1], 1000)
+    threads.add(tasks[0], 1000)
+    threads.add(tasks[1], 1000)
     with pytest.raises(Busy, match="2 of your requests wait"):
-        crew.add(tasks[2], 1000)
-    crew.add(tasks[3], 1001)
+        threads.add(tasks[2], 1000)
+    threads.add(tasks[3], 1001)
     for each in tasks:
         each.go.set()
     assert tasks[3].has_run.wait(PATIENCE_S)
-    eventually(lambda: crew.running == 0, "the rest")
-    crew.add(tasks[2], 1000)
+    eventually(lambda: threads.running == 0, "the rest")
+    threads.add(tasks[2], 1000)
 
     assert tasks[2].has_run.wait(PATIENCE_S)
-    crew.close()
+    threads.close()
 
 
 def test_queue_ends_somewhere() -> None:
-    crew = Crew("the test", 1, clock=SystemClock(), most_waiting=2)
+    threads = TaskThreads("the test", 1, clock=SystemClock(), most_waiting=2)
     tasks = [Waits() for _ in range(4)]
-    crew.add(tasks[0])
-    eventually(lambda: crew.running == 1, "the first")
-    crew.add(tasks[1])
-    crew.add(tasks[2])
+    threads.add(tasks[0])
+    eventually(lambda: threads.running == 1, "the first")
+    threads.add(tasks[1])
+    threads.add(tasks[2])
     with pytest.raises(Busy, match="2 tasks wait for the test already"):
-        crew.add(tasks[3])
+        threads.add(tasks[3])
     tasks[0].go.set()
-    crew.close()
+    threads.close()
 
     assert {tasks[1].given_up, tasks[2].given_up} == {"the service is stopping"}

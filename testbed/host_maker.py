@@ -79,7 +79,7 @@ def door(record: ClusterRecord, name: str) -> Path:
     return record.folder / f"{name}.calls"
 
 
-def bear(
+def make(
     record: ClusterRecord,
     names: Sequence[str],
     files: Mapping[str, Sequence[InitialFile]],

@@ -25,7 +25,7 @@ from outrider.service.nodes.promised import Promised
 TROUBLED_DISK = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
-class Workshop:
+class HeadImages:
     """Begins and ends with the backend. Without a way to the nodes nothing is made: `converter` is None."""
 
     def __init__(self, config: Config, clock: Clock, log: Log, promised: Promised) -> None:

@@ -23,7 +23,7 @@ NOTE_S = 20.0
 """How long the desk is waited for."""
 
 
-class Courier:
+class JobHandover:
     """One submission of one caller."""
 
     def __init__(self, loop: Loop[Any], log: TracingLog, caller: Caller, submission: Submit) -> None:
