@@ -75,7 +75,7 @@ class WaitingLine:
             return
         line = self._groups.get(group)
         if line is None:
-            line = self._groups[group] = GroupLine[int]()
+            line = self._groups[group] = GroupLine()
             insort(self._sizes(group), (group.least_nodes, line), key=_size)
         line.add(order, waiting.workspace.duration_s)
 
