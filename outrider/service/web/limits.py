@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.shares import Share
-from outrider.service import task_threads
 from outrider.service.front import Busy
+from outrider.service.task_threads import TaskThreads
 
 Found = TypeVar("Found")
 
@@ -68,7 +68,7 @@ class WebThreads:
     ) -> None:
         # What goes first has a thread, too, if there are several.
         kept = 1 if threads > 2 else 0
-        self._threads = task_threads.TaskThreads(
+        self._threads = TaskThreads(
             work,
             threads,
             clock=SystemClock(),
