@@ -155,7 +155,7 @@ def test_what_an_older_version_saved_is_still_checked(tmp_path: Path, kind: str)
     if kind == "of pieces":
         loaded(path, known, FakeMonitor())
 
-    path.write_bytes(data[: MIB + 7] + b"?" + data[MIB + 8 :])
+    path.write_bytes(data[: MIB + 7] + bytes([data[MIB + 7] ^ 1]) + data[MIB + 8 :])
 
     with pytest.raises(WrongBytes, match="its digest differs"):
         check_files(RealDisk(), str(tmp_path), {"state.1": known})
