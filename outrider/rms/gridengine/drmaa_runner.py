@@ -1,6 +1,7 @@
 """Submission and control by DRMAA, where its library loads: a runner in the place of qsub, qdel, qmod -sj.
 
-Whatever else is asked, and what DRMAA has no words for, goes to the commands.
+Whatever else is asked, and what DRMAA has no words for, goes to the commands; so does everything while there
+is no session. A session is a process of the user in whose name it asks: nobody waits for another user's.
 """
 
 from __future__ import annotations
@@ -15,15 +16,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from cachemgr.base.clock import MonotonicClock
 from outrider.rms.commands import Account, Output, Runner
+from outrider.rms.gridengine.mending import Told, nobody
 
-LIBRARY = "/usr/lib/gridengine-drmaa/lib/libdrmaa.so.1.0"
 # Its allocator wants more of a thread's own memory than a library that is loaded late is given.
 TUNABLES = "glibc.rtld.optional_static_tls=16384"
 SESSION = Path(__file__).with_name("drmaa_session.py")
 MOST_SESSIONS = 8
 MOST_LINE_BYTES = 1 << 20
 START_S = 20.0
+IDLE_S = 10.0
+"""A session that rested for so long is not used again: one that has outlived its qmaster may not answer
+the next request, and nobody sees which. Another one begins in a twentieth of a second."""
+AGAIN_S = 60.0
+"""So long after a session could not begin no other one is tried."""
 # How many words follow each option that submitting.py writes.
 WORDS = {
     "-terse": 0,
@@ -45,8 +52,16 @@ Start = Callable[[Sequence[str], Mapping[str, str]], "subprocess.Popen[bytes]"]
 
 
 def start_process(argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    pipe = subprocess.PIPE
-    return subprocess.Popen(argv, stdin=pipe, stdout=pipe, env=dict(environment), cwd="/", bufsize=0)
+    # What the library complains of, it says in its answers, too.
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=dict(environment),
+        cwd="/",
+        bufsize=0,
+    )
 
 
 class DrmaaRunner:
@@ -55,16 +70,21 @@ class DrmaaRunner:
     def __init__(
         self,
         run: Runner,
+        library: str,
         *,
+        clock: MonotonicClock,
+        told: Told = nobody,
         start: Start = start_process,
         python: str = sys.executable,
-        library: str = LIBRARY,
     ) -> None:
+        """`told` hears why there is no session."""
         self._run = run
+        self._library = library
+        self._clock = clock
+        self._told = told
         self._start = start
         self._python = python
-        self._library = library
-        self._sessions: OrderedDict[tuple[int, int], DrmaaProcess] = OrderedDict()
+        self._sessions: OrderedDict[_Key, _UserSession] = OrderedDict()
         self._guard = threading.Lock()
 
     def __call__(
@@ -77,48 +97,105 @@ class DrmaaRunner:
         account: Account | None = None,
     ) -> Output:
         request = request_of(argv)
-        if request is None:
-            return self._run(argv, environment=environment, timeout_s=timeout_s, text=text, account=account)
-        with self._guard:
-            answer = self._session(environment, account).ask(request, timeout_s)
-        if "error" in answer:
-            return Output(1, b"", answer["error"])
-        return Output(0, (answer.get("said", "") + "\n").encode(), "")
+        if request is not None:
+            session = self._session(account)
+            with session.turn:
+                process = self._process(session, environment)
+                if process is not None:
+                    answer = process.ask(request, timeout_s)
+                    session.used_s = self._clock.monotonic_s()
+                    return _output(answer)
+        return self._run(argv, environment=environment, timeout_s=timeout_s, text=text, account=account)
 
-    def check(self, environment: Mapping[str, str]) -> str:
-        """Why there is no session, or nothing if there is one."""
-        try:
-            with self._guard:
-                self._session(environment, None)
-        except OSError as error:
-            return str(error)
-        return ""
+    def has_session(self, environment: Mapping[str, str]) -> bool:
+        """Whether there is one for the user of this process; if not, `told` has heard why."""
+        session = self._session(None)
+        with session.turn:
+            return self._process(session, environment) is not None
 
     def close(self) -> None:
         with self._guard:
-            while self._sessions:
-                self._sessions.popitem()[1].close()
+            sessions, self._sessions = self._sessions, OrderedDict()
+        for session in sessions.values():
+            with session.turn:
+                session.end()
 
-    def _session(self, environment: Mapping[str, str], account: Account | None) -> DrmaaProcess:
+    def _session(self, account: Account | None) -> _UserSession:
+        """The user's, with or without a process. Others that nobody uses end, if they are too many."""
+        groups = () if account is None else account.groups
         uid, gid = (os.geteuid(), os.getegid()) if account is None else (account.uid, account.gid)
-        found = self._sessions.get((uid, gid))
-        if found is None or not found.is_alive:
-            while len(self._sessions) >= MOST_SESSIONS:
-                self._sessions.popitem(last=False)[1].close()
-            groups = ",".join(map(str, () if account is None else account.groups))
-            argv = [self._python, "-I", str(SESSION), str(uid), str(gid), groups]
-            more = {"DRMAA_LIBRARY_PATH": self._library, "GLIBC_TUNABLES": TUNABLES}
-            found = self._sessions[uid, gid] = DrmaaProcess(self._start(argv, {**environment, **more}))
-            found.greet()
-        self._sessions.move_to_end((uid, gid))
+        key = uid, gid, groups
+        with self._guard:
+            found = self._sessions.setdefault(key, _UserSession(key))
+            self._sessions.move_to_end(key)
+            for other in list(self._sessions)[:-MOST_SESSIONS]:
+                session = self._sessions[other]
+                if session.turn.acquire(blocking=False):
+                    del self._sessions[other]
+                    session.end()
+                    session.turn.release()
         return found
+
+    def _process(self, session: _UserSession, environment: Mapping[str, str]) -> DrmaaProcess | None:
+        """Its process, which is begun if there is none; None if it does not begin."""
+        process, now_s = session.process, self._clock.monotonic_s()
+        if process is not None and process.is_alive:
+            if now_s - session.used_s < IDLE_S:
+                return process
+            process.close()
+        if session.failed_s is not None and now_s - session.failed_s < AGAIN_S:
+            return None
+        uid, gid, groups = session.key
+        argv = [self._python, "-I", str(SESSION), str(uid), str(gid), ",".join(map(str, groups))]
+        more = {"DRMAA_LIBRARY_PATH": self._library, "GLIBC_TUNABLES": TUNABLES}
+        try:
+            process = DrmaaProcess(self._start(argv, {**environment, **more}))
+            process.greet()
+        except OSError as error:
+            session.failed_s, session.process = now_s, None
+            self._told(str(error))
+            return None
+        session.process, session.used_s = process, now_s
+        return process
+
+
+_Key = tuple[int, int, tuple[int, ...]]
+"""The user, the group, and all groups with whose rights a session asks."""
+
+
+class _UserSession:
+    """One user's process, for one who asks at a time."""
+
+    def __init__(self, key: _Key) -> None:
+        self.key = key
+        self.turn = threading.Lock()
+        self.process: DrmaaProcess | None = None
+        self.used_s = 0.0
+        self.failed_s: float | None = None
+        """When none could be begun."""
+
+    def end(self) -> None:
+        if self.process is not None:
+            self.process.close()
+
+
+def _output(answer: Mapping[str, str]) -> Output:
+    """What a command would have printed."""
+    if "error" in answer:
+        return Output(1, b"", answer["error"])
+    return Output(0, (answer.get("said", "") + "\n").encode(), "")
 
 
 class DrmaaProcess:
     """A session's process, spoken to in lines."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
         self._process = process
+        self._requests, self._answers = process.stdin.fileno(), process.stdout.fileno()
+        # Its user can stop it, and then it reads nothing.
+        os.set_blocking(self._requests, False)
 
     @property
     def is_alive(self) -> bool:
@@ -130,18 +207,22 @@ class DrmaaProcess:
         if "error" in said:
             self.close()
             raise OSError(
-                f"DRMAA does not load: {said['error']}: install gridengine-drmaa1.0 and, in a clone of "
-                "Outrider, pip install '.[gridengine]'"
+                f"DRMAA does not load: {said['error']}: see whether sge_qmaster runs, and whether "
+                "backend.gridengine.drmaa is its library"
             )
 
     def ask(self, request: Mapping[str, object], timeout_s: float) -> dict[str, str]:
         """Its answer. Raises TimeoutError if there is none: nobody knows whether it was done."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-        except OSError as error:
-            self.close()
-            raise TimeoutError("the DRMAA session has ended") from error
+        left = memoryview(json.dumps(request).encode() + b"\n")
+        while left:
+            _, can_write, _ = select.select([], [self._requests], [], timeout_s)
+            try:
+                written = os.write(self._requests, left) if can_write else 0
+            except OSError:
+                written = 0
+            if not written:
+                raise self._end("takes no request")
+            left = left[written:]
         return self._read(timeout_s)
 
     def close(self) -> None:
@@ -149,17 +230,19 @@ class DrmaaProcess:
         self._process.communicate()
 
     def _read(self, timeout_s: float) -> dict[str, str]:
-        assert self._process.stdout is not None
         data = b""
         while not data.endswith(b"\n"):
-            ready, _, _ = select.select([self._process.stdout], [], [], timeout_s)
-            more = os.read(self._process.stdout.fileno(), 65536) if ready else b""
+            ready, _, _ = select.select([self._answers], [], [], timeout_s)
+            more = os.read(self._answers, 65536) if ready else b""
             data += more
             if not more or len(data) > MOST_LINE_BYTES:
-                self.close()
-                raise TimeoutError("the DRMAA session does not answer, and was ended")
+                raise self._end("does not answer")
         found: dict[str, str] = json.loads(data)
         return found
+
+    def _end(self, what: str) -> TimeoutError:
+        self.close()
+        return TimeoutError(f"the DRMAA session {what}, and was ended")
 
 
 def request_of(argv: Sequence[str]) -> dict[str, object] | None:

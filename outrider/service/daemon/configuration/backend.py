@@ -109,6 +109,11 @@ class GridEngineSection(Section):
     checkpoint: ObjectName | None = Field(
         None, description="the checkpoint object of jobs that may be suspended; without it none is"
     )
+    drmaa: Path | None = Field(
+        None,
+        description="the DRMAA library, by which jobs are submitted and ended faster; without it, and while "
+        "it has no session, that is done by the commands",
+    )
     duration_offset_s: Duration = Field(
         60,
         alias="duration_offset",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 
 from cachemgr.base.errors import CacheError
 from cachemgr.base.steady import SteadyClock
@@ -122,7 +124,7 @@ def _gridengine(section: BackendSection, clock: SteadyClock, log: TracingLog) ->
         "SGE_CELL": found.cell,
     }
     commands = gridengine.GridEngineCommands(
-        _as_account(found.account),
+        _as_account(found.account, _by_drmaa(found.drmaa, clock, log) if found.drmaa else run_process),
         variables=variables,
         own_uid=os.geteuid(),
         told=lambda lost: log.warning("grid engine printed invalid xml", lost=lost),
@@ -147,7 +149,29 @@ def _gridengine(section: BackendSection, clock: SteadyClock, log: TracingLog) ->
     )
 
 
-def _as_account(name: str) -> Runner:
+def _by_drmaa(library: str, clock: SteadyClock, log: TracingLog) -> Runner:
+    """What runs commands, and submits and ends jobs by a library. Raises BackendError if it is not there."""
+    from outrider.rms.gridengine.drmaa_runner import DrmaaRunner
+
+    if not os.access(library, os.R_OK):
+        raise BackendError(
+            f"there is no library {library}: install gridengine-drmaa1.0 (so Debian calls it), or leave "
+            "backend.gridengine.drmaa out"
+        )
+    if find_spec("drmaa") is None:
+        raise BackendError(
+            f"{sys.executable} has no module drmaa, which backend.gridengine.drmaa needs: install Outrider "
+            "with its extra gridengine, or leave that out"
+        )
+    return DrmaaRunner(
+        run_process,
+        library,
+        clock=clock,
+        told=lambda words: log.warning("jobs are submitted by qsub for a while", words=words),
+    )
+
+
+def _as_account(name: str, run: Runner) -> Runner:
     """What runs commands as the account whose reservations they are, if the service itself is root."""
     try:
         entry = pwd.getpwnam(name)
@@ -159,7 +183,7 @@ def _as_account(name: str) -> Runner:
         raise BackendError(f"the service has to run as root, or as {name}, who owns the reservations")
     own = account_of(name, entry.pw_uid) if entry.pw_uid != os.geteuid() else None
 
-    def run(
+    def run_as(
         argv: Sequence[str],
         *,
         environment: Mapping[str, str],
@@ -168,9 +192,9 @@ def _as_account(name: str) -> Runner:
         account: Account | None = None,
     ) -> Output:
         as_whom = own if account is None else account
-        return run_process(argv, environment=environment, timeout_s=timeout_s, text=text, account=as_whom)
+        return run(argv, environment=environment, timeout_s=timeout_s, text=text, account=as_whom)
 
-    return run
+    return run_as
 
 
 def _path(kind: str, folder: str, wanted: Sequence[str]) -> str:
