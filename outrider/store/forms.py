@@ -16,7 +16,6 @@ from outrider.core.model import (
     Image,
     ImagePart,
     KeptHold,
-    NodeSlot,
     Placement,
     Reservation,
     Resources,
@@ -24,7 +23,6 @@ from outrider.core.model import (
     Workspace,
 )
 from outrider.core.restart.snapshot import (
-    KeptBestEffort,
     KeptCopy,
     KeptPool,
     KeptTransfer,
@@ -131,13 +129,6 @@ _KEPT_TRANSFER: dict[str, FieldKind[Any]] = {
     "standing": maybe(_STANDING),
     "unwanted": rows(str, int, int, build=tuple, write=list),
 }
-_SLOT = record(NodeSlot, "a run's slot", node=TEXT, resources=_RESOURCES, start_s=NUMBER, end_s=NUMBER)
-_RUN: dict[str, FieldKind[Any]] = {
-    "name": TEXT,
-    "until_s": NUMBER,
-    "holds": _HOLDS,
-    "slots": several(_SLOT),
-}
 _LINGERING = record(
     Lingering,
     "an image",
@@ -177,14 +168,6 @@ def read_transfer(text: str) -> KeptTransfer:
     if (standing := found.pop("standing")) is not None:
         standing = TransferStanding(transfer=transfer, **standing)
     return KeptTransfer(transfer=transfer, standing=standing, **found)
-
-
-def write_run(kept: KeptBestEffort) -> str:
-    return _dump(write_fields(kept, _RUN))
-
-
-def read_run(text: str) -> KeptBestEffort:
-    return KeptBestEffort(**_read("a run", text, _RUN))
 
 
 def write_pool(kept: KeptPool) -> str:

@@ -40,8 +40,6 @@ TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "nodes": ("name", ("name", "reported_s", "is_available", "report", "pool")),
     "settings": ("name", ("name", "value")),
-    "runs": ("name", ("name", "kept")),
-    "run_needs": ("run, transfer", ("run", "transfer")),
     "ledger": (
         "number",
         ("number", "at_s", "kind", "name", "uid", '"user"', "account", "primary_group", "node_seconds",

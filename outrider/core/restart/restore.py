@@ -8,16 +8,15 @@ late: a promise is met or reported, never dropped in silence.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from outrider.core.images.pools import Life, Pools
 from outrider.core.links.links import Links, TransferStanding
-from outrider.core.model import KeptHold, Node, NodeSlot, Reservation
+from outrider.core.model import KeptHold, Node, Reservation
 from outrider.core.nodes.selection import Fit
 from outrider.core.nodes.timeline import Lease, mask_of
 from outrider.core.reservations.book import Book, BookEntry, Terms
 from outrider.core.restart.snapshot import (
-    KeptBestEffort,
     KeptBook,
     KeptPool,
     KeptTransfer,
@@ -34,15 +33,6 @@ class Lost:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SurvivingRun:
-    """A run that goes on outside of any queue: what it holds until `dismiss`."""
-
-    name: str
-    lives: tuple[tuple[int, Life], ...]
-    slots: tuple[NodeSlot, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Restored:
     """The book, and what a caller must attend to.
 
@@ -54,7 +44,6 @@ class Restored:
     lost: tuple[Lost, ...] = ()
     late: tuple[str, ...] = ()
     overfull: tuple[str, ...] = ()
-    guests: dict[str, SurvivingRun] = field(default_factory=dict)
 
 
 def restore(
@@ -72,7 +61,6 @@ def restore(
     `doubtful`: reservations whose users know that they may lose their place.
     """
     book = Book(nodes, terms, links=links, pools=pools)
-    number_of = book.timeline.number_of
     # In the order in which they were planned, which is that of best effort on its link.
     transfers = {
         each.transfer.number: each for each in sorted(kept.transfers, key=lambda each: each.transfer.number)
@@ -85,8 +73,7 @@ def restore(
             lost.append(Lost(reservation=replace(each, holds=()), message=message))
         else:
             sound.append(each)
-    runs = [run for run in kept.runs if _is_sound(run, number_of, transfers)]
-    sound = _put_slots(book, sound, runs, doubtful, now_s, lost)
+    sound = _put_slots(book, sound, doubtful, now_s, lost)
     book.timeline.use_lately(_mask(book, kept.used_lately), now_s)
     book.available &= ~_mask(book, kept.unavailable)
     book.next_transfer = max(kept.next_transfer, max(transfers, default=0) + 1)
@@ -94,7 +81,6 @@ def restore(
     shelf = _Shelf(book, transfers)
     for each in sound:
         _enter(book, each, shelf)
-    guests = {run.name: shelf.guest(run) for run in runs}
     for transfer in transfers.values():
         shelf.take_unwanted(transfer)
     for each in kept.reservations:
@@ -107,21 +93,7 @@ def restore(
     )
     standings = [standing for each in transfers.values() if (standing := _needed(book, each))]
     links.resume([_ending(each, links, now_s) for each in standings], now_s)
-    return Restored(
-        book=book, lost=tuple(lost), late=_late(book, now_s), overfull=_overfull(book, now_s), guests=guests
-    )
-
-
-def dismiss(book: Book, guest: SurvivingRun, now_s: int) -> None:
-    """A run from before the restart has ended."""
-    timeline = book.timeline
-    for slot in guest.slots:
-        start_s = max(slot.start_s, now_s)
-        if start_s < slot.end_s:
-            amount = timeline.layout.pack(slot.resources)
-            timeline.release(timeline.number_of[slot.node], amount, start_s, slot.end_s)
-    for node, life in guest.lives:
-        book.pools.leave(node, life, guest.name, now_s)
+    return Restored(book=book, lost=tuple(lost), late=_late(book, now_s), overfull=_overfull(book, now_s))
 
 
 class _Shelf:
@@ -149,10 +121,6 @@ class _Shelf:
                     life.expires_s = until_s
                 held.append(copy)
         return held
-
-    def guest(self, run: KeptBestEffort) -> SurvivingRun:
-        lives = tuple(self.hold(run.name, run.holds, run.until_s))
-        return SurvivingRun(name=run.name, lives=lives, slots=run.slots)
 
     def take_unwanted(self, kept: KeptTransfer) -> None:
         """What is under way arrives, wanted or not, and takes its space."""
@@ -241,18 +209,9 @@ def _fault(book: Book, reservation: Reservation, transfers: dict[int, KeptTransf
     return f"nothing is known of transfer {missing[0]}, which it needs" if missing else ""
 
 
-def _is_sound(run: KeptBestEffort, number_of: dict[str, int], transfers: dict[int, KeptTransfer]) -> bool:
-    return all(slot.node in number_of for slot in run.slots) and all(
-        (hold.transfer is None or hold.transfer in transfers)
-        and all(name in number_of for name, _ in hold.copies)
-        for hold in run.holds
-    )
-
-
 def _put_slots(
     book: Book,
     kept: list[Reservation],
-    runs: list[KeptBestEffort],
     doubtful: frozenset[str],
     now_s: int,
     lost: list[Lost],
@@ -263,25 +222,14 @@ def _put_slots(
     may have been promised the same, and nobody has told them that they may lose it.
     """
     wanted = [_leases(book, each) for each in kept]
-    others = [
-        (
-            [(book.timeline.number_of[slot.node], book.timeline.layout.pack(slot.resources))],
-            slot.start_s,
-            slot.end_s,
-        )
-        for run in runs
-        for slot in run.slots
-    ]
     try:
-        book.timeline.fill([*(lease for leases in wanted for lease in leases), *others], now_s)
+        book.timeline.fill([lease for leases in wanted for lease in leases], now_s)
     except ValueError:
         pairs = sorted(zip(kept, wanted, strict=True), key=lambda pair: pair[0].workspace.name in doubtful)
         fitting = {
             each.workspace.name for each, leases in pairs if _fits_still(book, each, leases, now_s, lost)
         }
         kept = [each for each in kept if each.workspace.name in fitting]
-        for lease in others:
-            _reserve_if_free(book, [lease], now_s)
     return kept
 
 

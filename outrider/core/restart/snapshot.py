@@ -1,4 +1,4 @@
-"""What of a book must outlive a restart, as values: reservations, transfers, best effort, pools.
+"""What of a book must outlive a restart, as values: reservations, transfers, pools.
 
 A caller writes down what `changes` says a decision changed, and hands all of it to
 `restore.restore` later. Nodes go by name. A *copy* is a life in one node's pool; its
@@ -11,10 +11,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from outrider.core.besteffort.board import QueueBoard
 from outrider.core.images.pools import Life, Lingering
 from outrider.core.links.links import TransferStanding
-from outrider.core.model import Image, KeptHold, NodeSlot, Reservation, Transfer
+from outrider.core.model import Image, KeptHold, Reservation, Transfer
 from outrider.core.nodes.timeline import numbers
 from outrider.core.reservations.book import Book, ReservationPlan
 
@@ -25,17 +24,6 @@ class TransferStage(Enum):
     WAITING = "waiting"
     RUNNING = "running"
     DONE = "done"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KeptBestEffort:
-    """Best effort as far as reservations must respect it: copies it uses, and slots if it cannot
-    be suspended."""
-
-    name: str
-    until_s: int
-    holds: tuple[KeptHold, ...] = ()
-    slots: tuple[NodeSlot, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,19 +78,17 @@ class KeptBook:
 
     reservations: tuple[Reservation, ...] = ()
     transfers: tuple[KeptTransfer, ...] = ()
-    runs: tuple[KeptBestEffort, ...] = ()
     pools: tuple[KeptPool, ...] = ()
     unavailable: tuple[str, ...] = ()
     used_lately: tuple[str, ...] = ()
     next_transfer: int = 1
 
 
-def keep(book: Book, now_s: int, runs: Iterable[KeptBestEffort] = ()) -> KeptBook:
+def keep(book: Book, now_s: int) -> KeptBook:
     """Everything at once."""
     return KeptBook(
         reservations=tuple(keep_reservation(book, name) for name in book.entries),
         transfers=keep_transfers(book, now_s),
-        runs=tuple(runs),
         pools=tuple(pool for node in range(len(book.pools.pools)) if (pool := keep_pool(book, node))),
         unavailable=_names(book, book.timeline.everyone & ~book.available),
         used_lately=_names(book, book.timeline.used_lately(now_s)),
@@ -123,31 +109,6 @@ def keep_reservation(book: Book, name: str) -> Reservation:
     """A reservation with the copies that it needs."""
     entry = book.entries[name]
     return replace(entry.reservation, holds=_holds(book, entry.lives))
-
-
-def keep_runs(board: QueueBoard) -> tuple[KeptBestEffort, ...]:
-    """The runs of a board that hold anything in its book."""
-    book = board.book
-    nodes, unpack = book.timeline.nodes, book.timeline.layout.unpack
-    found: list[KeptBestEffort] = []
-    for run in board.runs.values():
-        slots = tuple(
-            NodeSlot(
-                node=nodes[node].name,
-                resources=unpack(amount),
-                start_s=segment.start_s,
-                end_s=segment.end_s,
-            )
-            for segment in run.segments
-            for node, amount in segment.amounts()
-            if run.is_in_book
-        )
-        if slots or run.lives:
-            until_s = max(life.users[run.name] for _, life in run.lives) if run.lives else run.end_s
-            found.append(
-                KeptBestEffort(name=run.name, until_s=until_s, holds=_holds(book, run.lives), slots=slots)
-            )
-    return tuple(found)
 
 
 def keep_transfers(book: Book, now_s: int, only: Collection[int] | None = None) -> tuple[KeptTransfer, ...]:

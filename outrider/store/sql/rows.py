@@ -98,7 +98,6 @@ def kept_book(tables: Tables, reservations: Iterable[Reservation], now_s: int) -
     return KeptBook(
         reservations=tuple(reservations),
         transfers=tuple(forms.read_transfer(_text(row)) for row in tables.rows(sql.KEPT_TRANSFERS)),
-        runs=tuple(forms.read_run(_text(row)) for row in tables.rows(sql.RUNS)),
         pools=tuple(each.pool for each in nodes if each.pool is not None),
         unavailable=tuple(each.name for each in nodes if not each.is_available),
         used_lately=_used_lately(tables, now_s),

@@ -62,7 +62,7 @@ LIVE_TRANSFERS = _TRANSFER + " WHERE ended_s IS NULL ORDER BY number"
 # What is done is kept as long as a live reservation has copies that it brought.
 KEPT_TRANSFERS = """SELECT kept FROM transfers WHERE ended_s IS NULL OR (state = 'done' AND number IN (
     SELECT transfer FROM needs JOIN reservations ON reservations.number = needs.reservation
-    WHERE reservations.ended_s IS NULL) OR state = 'done' AND number IN (SELECT transfer FROM run_needs))
+    WHERE reservations.ended_s IS NULL))
     ORDER BY number"""
 
 # Decisions and answers.
@@ -116,7 +116,7 @@ POSTPONE_EFFECT = """UPDATE todo SET attempts = attempts + 1, trouble = ?, due_s
 
 HASTEN_EFFECTS = "UPDATE todo SET due_s = ? WHERE due_s > ? AND done_s IS NULL"
 
-# Nodes and runs.
+# Nodes.
 
 SET_NODE = """INSERT INTO nodes (name, reported_s, is_available, report, pool) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (name) DO UPDATE SET reported_s = excluded.reported_s,
@@ -124,11 +124,6 @@ SET_NODE = """INSERT INTO nodes (name, reported_s, is_available, report, pool) V
 NODE_COLUMNS = ("name", "reported_s", "is_available", "report", "pool")
 NODES = f"SELECT {_listed(NODE_COLUMNS)} FROM nodes ORDER BY name"
 DROP_NODE = "DELETE FROM nodes WHERE name = ?"
-SET_RUN = "INSERT INTO runs (name, kept) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET kept = excluded.kept"
-ADD_RUN_NEED = "INSERT INTO run_needs (run, transfer) VALUES (?, ?)"
-DROP_RUN_NEEDS = "DELETE FROM run_needs WHERE run = ?"
-DROP_RUN = "DELETE FROM runs WHERE name = ?"
-RUNS = "SELECT kept FROM runs ORDER BY name"
 
 # What is old: each with how many rows at most.
 
@@ -137,7 +132,7 @@ PRUNE = {
         SELECT number FROM reservations WHERE ended_s < ? ORDER BY ended_s LIMIT ?)""",
     "transfers": """DELETE FROM transfers WHERE number IN (
         SELECT number FROM transfers WHERE ended_s < ? AND number NOT IN (SELECT transfer FROM needs)
-        AND number NOT IN (SELECT transfer FROM run_needs) ORDER BY ended_s LIMIT ?)""",
+        ORDER BY ended_s LIMIT ?)""",
     "decisions": """DELETE FROM decisions WHERE number IN (
         SELECT number FROM decisions WHERE at_s < ? ORDER BY at_s LIMIT ?)""",
     "answers": """DELETE FROM answers WHERE (uid, key) IN (

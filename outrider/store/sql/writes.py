@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from outrider.core.model import Reservation
-from outrider.core.restart.snapshot import KeptBestEffort, KeptTransfer, TransferStage
+from outrider.core.restart.snapshot import KeptTransfer, TransferStage
 from outrider.store import forms
 from outrider.store.errors import Conflict, StoreError, TooMuch
 from outrider.store.records import (
@@ -67,17 +67,6 @@ class SqlProgressWrites(ProgressWrites):
 
     def drop_node(self, name: str) -> None:
         self._tables.send(sql.DROP_NODE, (name,))
-
-    def put_run(self, kept: KeptBestEffort) -> None:
-        """Best effort that reservations must respect from now on."""
-        check_text("a run's name", kept.name)
-        self._tables.send(sql.SET_RUN, (kept.name, forms.write_run(kept)))
-        self._tables.send(sql.DROP_RUN_NEEDS, (kept.name,))
-        for number in sorted({hold.transfer for hold in kept.holds if hold.transfer is not None}):
-            self._tables.send(sql.ADD_RUN_NEED, (kept.name, number))
-
-    def drop_run(self, name: str) -> None:
-        self._tables.send(sql.DROP_RUN, (name,))
 
     def finish_effect(self, identity: str, now_s: int) -> bool:
         """An effect has been carried out; False if that was known."""

@@ -19,7 +19,7 @@ def _to_1(connection: sqlite3.Connection) -> None:
 
 
 def _to_2(connection: sqlite3.Connection) -> None:
-    """What lingers in pools and best-effort runs outlive a restart, too."""
+    """What lingers in pools outlives a restart, too. Its tables of runs have always been empty."""
     for statement in schema.VERSION_2:
         connection.execute(statement)
 

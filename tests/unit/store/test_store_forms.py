@@ -16,7 +16,6 @@ from outrider.core.links.links import TransferStanding
 from outrider.core.model import (
     Image,
     KeptHold,
-    NodeSlot,
     Placement,
     Reservation,
     Resources,
@@ -24,7 +23,6 @@ from outrider.core.model import (
     Workspace,
 )
 from outrider.core.restart.snapshot import (
-    KeptBestEffort,
     KeptCopy,
     KeptPool,
     KeptTransfer,
@@ -108,15 +106,6 @@ def kept_transfers(draw: st.DrawFn) -> KeptTransfer:
     )
 
 
-runs = st.builds(
-    KeptBestEffort,
-    name=names,
-    until_s=instants,
-    holds=holds,
-    slots=st.lists(
-        st.builds(NodeSlot, node=names, resources=resources, start_s=instants, end_s=instants), max_size=3
-    ).map(tuple),
-)
 pools = st.builds(
     KeptPool,
     node=names,
@@ -152,12 +141,6 @@ def test_a_transfer_is_read_as_it_was_written(kept: KeptTransfer) -> None:
 
 
 @SETTINGS
-@given(runs)
-def test_a_run_is_read_as_it_was_written(kept: KeptBestEffort) -> None:
-    assert forms.read_run(forms.write_run(kept)) == kept
-
-
-@SETTINGS
 @given(pools)
 def test_a_pool_is_read_as_it_was_written(kept: KeptPool) -> None:
     assert forms.read_pool(forms.write_pool(kept)) == kept
@@ -168,17 +151,6 @@ TEXTS: dict[str, tuple[str, Callable[[str], object]]] = {
     "transfer": (
         forms.write_transfer(replace(transfer(1, has_begun=True), unwanted=(("n", 1, 2),))),
         forms.read_transfer,
-    ),
-    "run": (
-        forms.write_run(
-            KeptBestEffort(
-                name="r",
-                until_s=1,
-                holds=reservation("w", 1).holds,
-                slots=(NodeSlot(node="n", resources=Resources.of(cpus=1), start_s=0, end_s=1),),
-            )
-        ),
-        forms.read_run,
     ),
     "pool": (
         forms.write_pool(

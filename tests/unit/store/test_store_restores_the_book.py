@@ -13,7 +13,7 @@ import pytest
 from outrider.core.links.links import ExclusiveLinks, LinkEvent
 from outrider.core.model import Node, Reservation, Resources
 from outrider.core.reservations.book import Book, ReservationPlan
-from outrider.core.restart.snapshot import KeptTransfer, keep, keep_runs
+from outrider.core.restart.snapshot import KeptTransfer, keep
 from outrider.store.loading import load_book
 from outrider.store.records import NodeRecord
 from outrider.store.sql.reading import SqlStore
@@ -77,12 +77,10 @@ def test_a_book_restored_from_the_store_answers_like_the_one_that_went_on(
             ledger = StoredLedger(store)
             site, service = random_service(Random(seed), is_shared=is_shared, ledger=ledger)
             book, now_s = service.book, service.now_s
-            rest = keep(book, now_s, keep_runs(service.scheduler.board))
+            rest = keep(book, now_s)
             if is_shared:
                 ledger.look_at(book, {each.transfer.number for each in rest.transfers}, now_s)
             with store.progress() as progress:
-                for run in rest.runs:
-                    progress.put_run(run)
                 for pool in rest.pools:
                     progress.put_node(NodeRecord(name=pool.node, reported_s=now_s, pool=pool))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.core.restart.snapshot import KeptBestEffort, KeptPool
+from outrider.core.restart.snapshot import KeptPool
 from outrider.store.errors import Conflict, TooMuch
 from outrider.store.records import MOST_DOCUMENT, Effect, NodeRecord, ReservationOwner
 from outrider.store.sql import statements as sql
@@ -220,25 +220,17 @@ def test_effects_do_not_pile_up_without_end(place: StorePlace, monkeypatch: pyte
         assert store.due_effects(0) == []
 
 
-def test_nodes_pools_and_runs_are_read_back(place: StorePlace) -> None:
+def test_nodes_and_pools_are_read_back(place: StorePlace) -> None:
     pool = KeptPool(node="n1", uses=(("sha256:5", 3),))
-    run = KeptBestEffort(name="77/0", until_s=900, holds=reservation("x", 1).holds)
     with place.create() as store:
         with store.progress() as progress:
-            progress.put_transfers([transfer(1, is_done=True)], 1)
             progress.put_node(NodeRecord(name="n1", reported_s=4, pool=pool))
             progress.put_node(NodeRecord(name="n2", reported_s=5, is_available=False))
-            progress.put_run(run)
-            progress.put_run(replace(run, until_s=950))
         kept = store.kept_book(9)
 
         assert (kept.pools, kept.unavailable) == ((pool,), ("n2",))
-        assert kept.runs == (replace(run, until_s=950),)
-        assert [each.transfer.number for each in kept.transfers] == [1]
         with store.progress() as progress:
-            progress.drop_run("77/0")
             progress.drop_node("n2")
-        assert (store.kept_book(9).runs, store.kept_book(9).transfers) == ((), ())
         assert [each.name for each in store.nodes()] == ["n1"]
 
 

@@ -11,7 +11,7 @@ from outrider.core.links.links import Links, TransferStanding
 from outrider.core.model import Transfer
 from outrider.core.reservations.admission import assess
 from outrider.core.reservations.book import ReservationPlan
-from outrider.core.restart.snapshot import TransferStage, keep, keep_runs, keep_transfers
+from outrider.core.restart.snapshot import TransferStage, keep, keep_transfers
 from outrider.store.forms import read_transfer, write_transfer
 from tests.amount import examples
 from tests.unit.core.books import A, B, C, accept, nodes, wanted
@@ -110,7 +110,7 @@ def test_a_book_with_transfers_aside_is_restored_from_what_is_stored(is_shared: 
                 book.transfer_begun(event.transfer.number, now_s)
             book.expect_arrivals(now_s)
         aside += len(book.link.aside) > 0
-        kept_book = keep(book, now_s, keep_runs(service.scheduler.board))
+        kept_book = keep(book, now_s)
         restored = again(site, kept_book, now_s, is_shared=is_shared).book
         survivor = deepcopy(book)
 

@@ -18,8 +18,8 @@ from outrider.core.model import Resources, Workspace
 from outrider.core.nodes import timeline as module
 from outrider.core.reservations.admission import Rejected, admit, assess
 from outrider.core.reservations.book import Book, ReservationPlan
-from outrider.core.restart.restore import Restored, dismiss, restore
-from outrider.core.restart.snapshot import KeptBook, TransferStage, keep, keep_runs
+from outrider.core.restart.restore import Restored, restore
+from outrider.core.restart.snapshot import KeptBook, TransferStage, keep
 from outrider.core.scheduler import Scheduler
 from tests.amount import examples
 from tests.unit.core.books import A, B, C, accept, begin_next, end_running, nodes, pass_time, promises, wanted
@@ -139,6 +139,12 @@ def contents(book: Book, now_s: int) -> object:
     return promises(book, now_s), lingering
 
 
+def end_best_effort(scheduler: Scheduler, now_s: int) -> None:
+    """Runs do not outlive a restart; what is on the link for them does."""
+    for name in {run.workspace.name for run in scheduler.board.runs.values()}:
+        scheduler.queue.cancel(name, now_s)
+
+
 class Crashing(Driver):
     """A history in the middle of which the book is lost, again and again, and made anew."""
 
@@ -162,17 +168,21 @@ class Crashing(Driver):
         if self._chance.random() < 0.1:
             book.timeline.forget_before(self.now_s)
         if self._chance.random() < 0.15:
-            self._crash(book)
+            self._crash()
 
-    def _crash(self, book: Book) -> None:
+    def _crash(self) -> None:
         self._counts["crashes"] += 1
-        kept = keep(book, self.now_s, keep_runs(self.scheduler.board))
+        # What gets into tables late would get into those of a copy twice.
+        assert all(self.scheduler.board.everything.rows)
+        scheduler = deepcopy(self.scheduler)
+        end_best_effort(scheduler, self.now_s)
+        survivor = scheduler.book
+        kept = keep(survivor, self.now_s)
         self._counts["under way"] += any(each.stage is TransferStage.RUNNING for each in kept.transfers)
         self._counts["lingering"] += any(each.lingering for each in kept.pools)
-        self._counts["runs"] += bool(kept.runs)
+        self._counts["runs"] += bool(self.scheduler.board.runs)
         self._counts["used lately"] += bool(kept.used_lately)
         restored = again(self.site, kept, self.now_s)
-        survivor = deepcopy(book)
 
         assert not restored.lost
         assert contents(restored.book, self.now_s) == contents(survivor, self.now_s)
@@ -258,6 +268,8 @@ def random_service(chance: Random, *, is_shared: bool, ledger: Ledger | None = N
         service.ask(workspace)
         if service.book.entries and chance.random() < 0.3:
             service.cancel(chance.choice(sorted(service.book.entries)))
+    end_best_effort(service.scheduler, service.now_s)
+    service.ledger.look_at_best_effort(service.book, service.now_s)
     return site, service
 
 
@@ -267,7 +279,7 @@ def test_what_each_decision_changed_is_enough_to_restore_the_book(is_shared: boo
     for seed in range(300, 300 + examples(300)):
         site, service = random_service(Random(seed), is_shared=is_shared)
         book, now_s = service.book, service.now_s
-        rest = keep(book, now_s, keep_runs(service.scheduler.board))
+        rest = keep(book, now_s)
         if is_shared:
             # How much has been sent changes with every second.
             service.ledger.look_at(book, {each.transfer.number for each in rest.transfers}, now_s)
@@ -292,7 +304,7 @@ def test_without_what_lingers_all_promises_are_kept_and_none_is_too_much() -> No
         site, service = random_service(Random(seed), is_shared=False)
         book, now_s = service.book, service.now_s
         book.pools.settle(now_s, includes_now=True)
-        kept = replace(keep(book, now_s, keep_runs(service.scheduler.board)), pools=(), used_lately=())
+        kept = replace(keep(book, now_s), pools=(), used_lately=())
         restored = again(site, kept, now_s).book
 
         assert restored.link.latest_starts() == book.link.latest_starts()
@@ -401,26 +413,6 @@ def test_a_pool_that_has_become_too_small_is_named() -> None:
     assert again(site, keep(book, 0), 0).overfull == ()
     assert again(replace(site, nodes=nodes(1, pool_bytes=27)), keep(book, 0), 0).overfull == ("n0",)
     assert again(replace(site, nodes=nodes(1, pool_bytes=28)), keep(book, 0), 0).overfull == ()
-
-
-def test_a_run_from_before_the_restart_gives_back_what_it_has_when_it_ends() -> None:
-    site = Site(nodes=nodes(1, pool_bytes=10))
-    scheduler = site.scheduler()
-    scheduler.submit(replace(wanted("job", 0, 50, A), start_s=None, is_preemptible=False))
-    (run,) = scheduler.schedule(0)
-    for event in events(scheduler.book, 0, 2):
-        if not event.has_begun:
-            scheduler.book.transfer_done(event.transfer.number, event.at_s)
-    scheduler.queue.begin(run, 2)
-
-    restored = again(site, keep(scheduler.book, 5, keep_runs(scheduler.board)), 5)
-    book = restored.book
-    assert book.timeline.rows[0].free_at(20) == book.timeline.layout.pack(Resources.of(cpus=1))
-    assert isinstance(assess(book, wanted("other image", 20, 5, B), 5), Rejected)
-    dismiss(book, restored.guests["job/0"], 10)
-
-    assert book.timeline.rows[0].free_at(20) == book.timeline.rows[0].capacity
-    assert isinstance(assess(book, wanted("other image", 20, 5, B), 10), ReservationPlan)
 
 
 def test_a_scheduler_over_a_restored_book_ends_its_reservations_and_keeps_best_effort_off_them() -> None:

@@ -13,7 +13,7 @@ from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.reservations.missing_copies import awaited, copy_arrived, lose_copy, restage
 from outrider.core.reservations.refusal import Refusal
 from outrider.core.reservations.renegotiation import change_end, renegotiate
-from outrider.core.restart.snapshot import keep, keep_runs
+from outrider.core.restart.snapshot import keep
 from outrider.store.forms import read_reservation, read_transfer, write_reservation, write_transfer
 from tests.amount import examples
 from tests.unit.core.restart.test_restoring import again, contents, go_on, random_request, random_service
@@ -56,7 +56,7 @@ def test_a_book_after_changes_is_restored_and_answers_alike(is_shared: bool) -> 
         book.links.pass_until(now_s)
         for _ in range(4):
             change_something(book, chance, now_s, counts)
-        kept = keep(book, now_s, keep_runs(service.scheduler.board))
+        kept = keep(book, now_s)
         kept = replace(
             kept,
             reservations=tuple(read_reservation(write_reservation(each)) for each in kept.reservations),
