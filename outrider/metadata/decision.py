@@ -44,7 +44,7 @@ class BookedUsage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Allowed:
-    """`remark`: what an administrator should read in the log all the same."""
+    """`remark` is what the log is told."""
 
     rule: str
     remark: str = ""
@@ -52,10 +52,12 @@ class Allowed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PolicyRefusal:
-    """`sentence` names the rule, what it does not allow, and what would be allowed."""
+    """`sentence` names the rule, what it does not allow, and what would be allowed. `remark` is what the log
+    is told."""
 
     rule: str
     sentence: str
+    remark: str = ""
 
 
 def decide(

@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass
 
 from outrider.core.model import Workspace
 from outrider.core.reservations import refusal as texts
-from outrider.metadata.decision import Allowed, BookedUsage, PolicyRefusal, Requester, decide
+from outrider.metadata.decision import Allowed, PolicyRefusal, Requester
 from outrider.metadata.errors import MetadataError, shown
-from outrider.metadata.policies import ExternalSection, Policies
+from outrider.metadata.policies import ExternalSection
 
 RULE = "external"
 MOST_OUTPUT_BYTES = 16_384
@@ -57,18 +57,8 @@ def ask(
         return PolicyRefusal(rule=RULE, sentence=texts.of_program(_reason(finished)))
     except ProgramError as error:
         if external.when_it_fails == "allow":
-            return Allowed(rule=RULE, remark=f"the site's own policy gave no answer ({error})")
-        return PolicyRefusal(rule=RULE, sentence=texts.of_silent_program(error))
-
-
-def judge(
-    policies: Policies, workspace: Workspace, who: Requester, standing: BookedUsage, run: Run, *, now_s: int
-) -> Allowed | PolicyRefusal:
-    """The policies, and after them the site's own program if they name one."""
-    answer = decide(policies, workspace, who, standing, now_s=now_s)
-    if isinstance(answer, Allowed) and policies.external is not None:
-        return ask(policies.external, workspace, who, run, now_s=now_s)
-    return answer
+            return Allowed(rule=RULE, remark=str(error))
+        return PolicyRefusal(rule=RULE, sentence=texts.of_silent_program(error), remark=str(error))
 
 
 def program_runner(monotonic: Callable[[], float], most_bytes: int = MOST_OUTPUT_BYTES) -> Run:

@@ -265,7 +265,10 @@ class Workers:
                 case AskEvent():
                     return ask_event(call)
                 case AskProgram():
-                    return self._ask_program(call)
+                    answer = self._ask_program(call)
+                    if answer.remark:
+                        self._log.warning("policy program gave no answer", words=answer.remark)
+                    return answer
                 case PlanMoves():
                     return planned_apart(call)
                 case TellUser():

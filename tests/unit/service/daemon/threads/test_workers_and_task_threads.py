@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from cachemgr.base.clock import SystemClock
+from outrider.core.model import Resources, Workspace
+from outrider.metadata.decision import Allowed, PolicyRefusal, Requester
+from outrider.metadata.policies import ExternalSection
 from outrider.rms.base import Sight, Unavailable
 from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.threads.workers import Workers
 from outrider.service.daemon.world.world import World
 from outrider.service.front import Busy
 from outrider.service.ports import (
+    AskProgram,
     Call,
     ImageClaim,
     ImageTrouble,
@@ -49,7 +53,9 @@ class Clock:
 
 
 class Working:
-    def __init__(self, most_calls: int = 2) -> None:
+    def __init__(
+        self, most_calls: int = 2, ask_program: Callable[[AskProgram], Allowed | PolicyRefusal] = allow
+    ) -> None:
         self.nodes = FakeNodes()
         self.clock = Clock()
         self.log = io.StringIO()
@@ -59,7 +65,7 @@ class Working:
             World(rms=twin(), nodes=self.nodes, resolve=no_images),
             Settings(most_calls=most_calls),
             carry_effect=carry_nothing,
-            ask_program=allow,
+            ask_program=ask_program,
             clock=self.clock,
             log=text_log(self.log),
             meter=self.metrics,
@@ -111,6 +117,28 @@ def test_fault_of_the_program_is_a_result_too_and_its_traceback_is_logged(workin
 
     assert isinstance(found, NodeTrouble)
     assert "ZeroDivisionError: planted in a call" in working.log.getvalue()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Allowed(rule="external", remark="/bin/ask cannot be started"),
+        PolicyRefusal(rule="external", sentence="no", remark="/bin/ask cannot be started"),
+        Allowed(rule="external"),
+    ],
+)
+def test_log_is_told_of_a_policy_program_that_gives_no_answer(answer: Allowed | PolicyRefusal) -> None:
+    working = Working(ask_program=lambda call: answer)
+    section = ExternalSection.model_validate({"command": ["/bin/ask"]})
+    workspace = Workspace(name="w", instances=1, resources=Resources.of(cpus=1), duration_s=60)
+    who = Requester(user="ada", groups=(), account="")
+    [found] = working.carry_out(
+        AskProgram(external=section, workspace=workspace, who=who, ticket=1, uid=1001)
+    )
+    working.workers.close()
+
+    assert found == answer
+    assert ("/bin/ask cannot be started" in working.log.getvalue()) is bool(answer.remark)
 
 
 def test_call_that_hangs_is_given_up_once_and_its_late_result_is_not_told(working: Working) -> None:
