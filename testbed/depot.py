@@ -54,10 +54,6 @@ class DepotFile:
                 raise NotInPool("the image stopped arriving on this node: ask another one")
             return self._offset
 
-    def written_sha256(self) -> str:
-        """Of what was written through this object, from the image's beginning."""
-        return self._hash.hexdigest()
-
     def fileno(self) -> int:
         return self._descriptor
 

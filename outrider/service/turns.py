@@ -69,10 +69,6 @@ class Turns(Generic[Item]):
         self._now = max(self._now, self._had[user])
         return user, item
 
-    def has_one(self, may: Callable[[Hashable, Item], bool] = lambda user, item: True) -> bool:
-        """Whether `take` would give something."""
-        return self._find(may) is not None
-
     def charge(self, user: Hashable, cost: float) -> None:
         """What a turn of this user's has cost: seconds, mostly."""
         self._had[user] = max(self._had.get(user, 0.0), self._now) + cost
@@ -114,9 +110,6 @@ class Turns(Generic[Item]):
         self._waiting.clear()
         self._count = 0
         return left
-
-    def waiting_of(self, user: Hashable) -> int:
-        return len(self._waiting.get(user, ()))
 
     def __len__(self) -> int:
         return self._count

@@ -19,7 +19,7 @@ however many transfers each of them holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
@@ -222,21 +222,6 @@ def fill_level(capacity: Fraction, demands: Iterable[tuple[Fraction, int]]) -> F
         left -= limit * count
         members -= count
     return ordered[-1][0]
-
-
-def shared_finish_times(
-    transfers: Sequence[SharedTransfer],
-    rate_bytes_per_s: int,
-    receivers_bytes_per_s: Mapping[str, int] | None = None,
-) -> dict[str, int]:
-    """When each of these transfers ends, by key, if all start when they say."""
-    link = FluidLink(rate_bytes_per_s, receivers_bytes_per_s)
-    for transfer in sorted(transfers, key=lambda each: (each.start_s, each.key)):
-        link.add(transfer)
-    finished: dict[str, int] = {}
-    while (finish_s := link.next_finish_s()) is not None:
-        finished.update((each.key, each.finish_s) for each in link.advance(finish_s))
-    return finished
 
 
 def _rounded(value: Fraction) -> Fraction:

@@ -134,7 +134,7 @@ class GangSearch:
         if image is None or not board.book.terms.is_reusing:
             return found
         key, pools = image.key, board.book.pools
-        lingering = ImageSource(now_s, None, True)
+        lingering = ImageSource(now_s)
         for node in numbers(nodes & pools.mask_with(key)):
             pool = pools.pools[node]
             if key in pool.lingering and key not in pool.lives:

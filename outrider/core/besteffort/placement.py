@@ -41,7 +41,6 @@ class ImageSource(NamedTuple):
 
     ready_s: int
     life: Life | None = None
-    is_lingering: bool = False
 
 
 def source_on(board: QueueBoard, image: Image, node: int, now_s: int) -> ImageSource | None:
@@ -54,7 +53,7 @@ def source_on(board: QueueBoard, image: Image, node: int, now_s: int) -> ImageSo
         if life is not None and life.transfer is None:
             return ImageSource(now_s, life)
     if key in pool.lingering:
-        return ImageSource(now_s, None, True)
+        return ImageSource(now_s)
     # A transfer on the best-effort link may be joined; one with a deadline may still move.
     coming = pool.coming(key, now_s)
     if coming is not None and coming.transfer is not None and coming.is_firm:

@@ -62,14 +62,6 @@ class AdmissionPolicy(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptAll:
-    """Whatever can be kept is promised."""
-
-    def refuse(self, lease: PlannedLease, site: SiteView, now_s: int) -> str:
-        return ""
-
-
-@dataclass(frozen=True, slots=True)
 class AcceptNone:
     """No lease is accepted: the machine is for best effort alone."""
 

@@ -41,7 +41,6 @@ class VirtualMachine:
     job: int
     demand: Amount
     image: str = ""
-    image_mb: int = 0
 
     @property
     def memory(self) -> int:

@@ -16,7 +16,7 @@ from outrider.core.model import Resources
 from outrider.metadata.errors import TextError
 from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import JobState
-from outrider.rms.slurm.fields import BadField, amounts, document, entries, needed, number, text, words
+from outrider.rms.slurm.fields import BadField, amounts, needed, number, text, words
 from outrider.rms.slurm.records import NOTHING, JobRecord, NodeWish, hint_in, record_carried, record_in
 
 HELD_BEGIN_S = 180 * 86_400
@@ -78,17 +78,10 @@ class SlurmJob:
     has_run: bool = False
     """Whether it was sent back to the queue."""
     name: str = ""
-    held_in: str = ""
-    """The holder job in which its machine runs now."""
     stands_for: str = ""
     """Of a holder job the job whose record names it."""
     payer: str = ""
     """Then that one's account."""
-
-
-def jobs_in(data: bytes, now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
-    """The jobs that have not ended, and what could not be understood. Raises BadField."""
-    return jobs_of_rows(entries(document(data, "squeue"), "jobs", "squeue"), now_s)
 
 
 def jobs_of_rows(
@@ -96,7 +89,10 @@ def jobs_of_rows(
     now_s: int,
     read: Callable[[Mapping[str, object], int], SlurmJob | None] | None = None,
 ) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
-    """The same, of what was printed for each. `read` takes the place of `job_in`."""
+    """The jobs that have not ended, of what was printed for each, and what could not be understood.
+
+    `read` takes the place of `job_in`.
+    """
     read = read or job_in
     found, findings = [], []
     for row in rows:
@@ -167,7 +163,7 @@ def in_holders(jobs: tuple[SlurmJob, ...]) -> tuple[SlurmJob, ...]:
         found[holder.key] = replace(holder, resources=Resources(()))
         found[job.key] = replace(
             job, state=JobState.RUNNING, nodes=holder.nodes, start_s=holder.start_s, limit_s=holder.limit_s,
-            resources=holder.resources, is_held_by_us=False, held_in=holder.key,
+            resources=holder.resources, is_held_by_us=False,
         )  # fmt: skip
     return tuple(found[job.key] for job in jobs) if holders else jobs
 

@@ -37,13 +37,8 @@ class SlurmNode:
     features: frozenset[str]
 
 
-def nodes_in(data: bytes) -> tuple[tuple[SlurmNode, ...], tuple[str, ...]]:
-    """The nodes by name, and what could not be understood."""
-    return nodes_in_lines(data.decode("utf-8", "replace").splitlines())
-
-
 def nodes_in_lines(lines: Iterable[str]) -> tuple[tuple[SlurmNode, ...], tuple[str, ...]]:
-    """The same of single lines."""
+    """The nodes by name, and what could not be understood."""
     found: dict[str, SlurmNode] = {}
     findings = []
     for line in lines:

@@ -124,12 +124,6 @@ def record_carried(comment: str) -> JobRecord | None:
     return JobRecord(metadata=found.metadata, tag=found.tag, is_held=found.is_held)
 
 
-def ticket_in(comment: str) -> str:
-    """The ticket that a Comment carries, or nothing."""
-    found = _TICKET.search(comment)
-    return found[1] if found else ""
-
-
 def with_ticket(comment: str, text: str, option: int = 0) -> str:
     """The user's own Comment, the option that a prolog tells the job, and this ticket as the last word."""
     own = "" if comment.startswith(_CARRIED) else _TICKET.sub("", comment)

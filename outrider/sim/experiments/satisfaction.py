@@ -28,8 +28,6 @@ from outrider.sim.experiments.stager import Sending, StagedRequest, Stager, Stra
 from outrider.sim.sharing import FluidLink, SharedTransfer
 
 NOMINAL_BYTES_PER_S = 12_500_000
-# A full Ethernet frame takes 1538 bytes on the wire, 1448 of which TCP's user gets.
-TCP_BYTES_PER_S = NOMINAL_BYTES_PER_S * 1448 // 1538
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ open (spreads, lead times, what happens past the end) follows its trace generato
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -170,12 +170,6 @@ def mixture(parts: Sequence[MixedParameters], *, name: str = "mixture") -> Trace
         submissions=tuple(submissions),
         nodes=uniform_nodes(nodes[0], Resources.of(cpus=nodes[1])),
     )
-
-
-def all_thirty_six(seed: int | str) -> Iterator[tuple[str, Trace]]:
-    """Every row of the thesis' tables in their order, with a trace."""
-    for label in ROWS:
-        yield label, mixed_trace(row_parameters(label, seed), name=label)
 
 
 ROWS = tuple(

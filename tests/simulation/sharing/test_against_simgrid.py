@@ -11,7 +11,8 @@ from random import Random
 
 import pytest
 
-from outrider.sim.sharing import SharedTransfer, shared_finish_times
+from outrider.sim.sharing import SharedTransfer
+from tests.simulation.sharing.finish_times import shared_finish_times
 
 DEBIAN_PYTHON = "/usr/bin/python3"
 ORACLE = Path(__file__).with_name("simgrid_oracle.py")

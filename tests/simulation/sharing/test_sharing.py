@@ -11,8 +11,8 @@ from outrider.sim.sharing import (
     FluidLink,
     SharedTransfer,
     fill_level,
-    shared_finish_times,
 )
+from tests.simulation.sharing.finish_times import shared_finish_times
 
 
 def transfer(

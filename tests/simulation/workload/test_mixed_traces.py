@@ -12,7 +12,6 @@ from outrider.core.model import Resources
 from outrider.sim.workload.mixed import (
     ROWS,
     MixedParameters,
-    all_thirty_six,
     mixed_trace,
     requested_work,
     row_parameters,
@@ -20,9 +19,13 @@ from outrider.sim.workload.mixed import (
 from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 
 
+def all_rows(seed: int | str) -> dict[str, Trace]:
+    return {label: mixed_trace(row_parameters(label, seed), name=label) for label in ROWS}
+
+
 @pytest.fixture(scope="module")
 def rows() -> dict[str, Trace]:
-    return dict(all_thirty_six(1))
+    return all_rows(1)
 
 
 def reserved(trace: Trace) -> list[TraceSubmission]:
@@ -102,7 +105,7 @@ def test_derived_means_are_those_behind_the_tables() -> None:
 
 
 def test_seven_images_serve_seventy_per_cent_of_the_requests() -> None:
-    traces = [trace for _, trace in all_thirty_six("images")]
+    traces = all_rows("images").values()
     uris = [one.workspace.image.uri for trace in traces for one in trace.submissions
             if one.workspace.image]  # fmt: skip
 

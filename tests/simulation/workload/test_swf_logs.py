@@ -51,14 +51,14 @@ def test_header_is_kept_and_its_numbers_are_understood() -> None:
 
     assert len(log.header) == 62
     assert "Regents" in "".join(log.header)
-    assert (log.max_nodes, log.max_processors, log.unix_start_s) == (184, 1664, 1078605840)
+    assert (log.max_processors, log.unix_start_s) == (1664, 1078605840)
     assert log.header_text("Installation") == "SDSC DataStar"
 
 
 def test_missing_header_fact_is_none(tmp_path: Path) -> None:
     log = read_log(log_file(tmp_path, "; MaxProcs: many", GOOD))
 
-    assert (log.max_processors, log.max_nodes) == (None, None)
+    assert log.max_processors is None
 
 
 def test_packed_log_reads_like_the_plain_one_whatever_its_name(tmp_path: Path) -> None:

@@ -182,10 +182,6 @@ class JobSchedule:
         """Those that were told to start and keep their places: nobody has seen them run yet."""
         return self._started
 
-    def started_on(self, name: str) -> JobPlace | None:
-        """Where a job was told to start, as long as it keeps that place."""
-        return self._started.get(name)
-
     def put(self, job: ScheduledJob, rank: Rank) -> None:
         """A job waits; or what it wants or its rank is another now. One that was told to start does not
         start any more."""

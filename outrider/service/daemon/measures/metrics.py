@@ -15,7 +15,6 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MOST_ROWS = 200
 """How many combinations of labels one metric may have."""
 OTHER = "other"

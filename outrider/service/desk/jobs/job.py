@@ -156,10 +156,6 @@ class JobEntry:
         """Whether its user names several sizes of it, or may, since what he says has not been read."""
         return self.lines is None or bool(self.lines.options)
 
-    @property
-    def is_enough(self) -> bool:
-        return len(self.ready) >= self.job.nodes_wanted
-
 
 class JobQueues:
     """All jobs by their keys, and which of them are to be looked at next, users by turns.

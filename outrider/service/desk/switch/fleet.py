@@ -185,7 +185,6 @@ class _Fleet:
                         job=number,
                         demand=without if job.key in borne and place in too_small else demand,
                         image="" if image is None else image.image.key,
-                        image_mb=0 if image is None else image.size_bytes // 1_000_000,
                     )
                 )
                 standings.append(standing)

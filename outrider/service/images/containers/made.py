@@ -26,7 +26,6 @@ from outrider.service.images.containers.faults import ConversionFault
 PURPOSE = "conversions"
 VERSION = 1
 MOST_RECORD_BYTES = 4_096
-MOST_RECORDS = 10_000
 BLOCK = 1 << 20
 PARTS = ("made", "records", "layers", "work", "pace")
 

@@ -36,7 +36,6 @@ Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Most = Annotated[int, Field(ge=1, le=MOST_LISTED)]
 Instant = Annotated[int, Field(ge=0, lt=LAST_S)]
 JobText = Annotated[str, Field(pattern=JOB)]
-HostText = Annotated[str, Field(pattern=HOST)]
 HostList = Annotated[str, Field(max_length=4096, pattern=_LINE)]
 
 

@@ -93,10 +93,6 @@ class SwfLog:
         return self._header_number("MaxProcs")
 
     @property
-    def max_nodes(self) -> int | None:
-        return self._header_number("MaxNodes")
-
-    @property
     def unix_start_s(self) -> int | None:
         """The instant, since the epoch, from which the log's submit times count."""
         return self._header_number("UnixStartTime")

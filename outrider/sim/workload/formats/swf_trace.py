@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import cycle, repeat
+from itertools import repeat
 
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.sim.workload.formats.swf import SwfLog
-from outrider.sim.workload.images import uniform_images
 from outrider.sim.workload.nodes import uniform_nodes
 from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 
-COMPLETED = 1
 # The thesis' stretch of the DataStar log, section 8.2: the end is excluded.
-DATASTAR_EXPRESS_QUEUE = 1
-DATASTAR_JOBS = range(21543, 21665)
-DATASTAR_PROCESSORS_PER_INSTANCE = 4
+COMPLETED = 1
 ONE_CPU = Resources.of(cpus=1)
 
 
@@ -63,32 +59,6 @@ def log_nodes(log: SwfLog, *, processors_per_node: int = 1) -> tuple[Node, ...]:
     if log.max_processors is None:
         raise WorkloadError("the log's header has no MaxProcs; name the nodes yourself")
     return uniform_nodes(log.max_processors // processors_per_node, Resources.of(cpus=processors_per_node))
-
-
-def datastar_excerpt(log: SwfLog, images: Iterable[Image] | None = None) -> Trace:
-    """The 62 submissions that the thesis took from the DataStar log for traces III and IV.
-
-    Which image each one got is not in the log; without `images`, six are dealt in turn.
-    """
-    rows = [
-        row
-        for row in range(len(log))
-        if log.queue[row] == DATASTAR_EXPRESS_QUEUE
-        and log.status[row] == COMPLETED
-        and log.job[row] in DATASTAR_JOBS
-    ]
-    if not rows:
-        raise WorkloadError(
-            f"no completed jobs {DATASTAR_JOBS.start} to {DATASTAR_JOBS.stop - 1} of queue "
-            f"{DATASTAR_EXPRESS_QUEUE}; read the log SDSC-DS-2004 without a limit"
-        )
-    return log_trace(
-        log.rows(rows),
-        name="datastar-excerpt",
-        processors_per_instance=DATASTAR_PROCESSORS_PER_INSTANCE,
-        images=cycle(uniform_images(6).images) if images is None else images,
-        origin_s=min(log.submit_s[row] for row in rows),
-    )
 
 
 def _submission(

@@ -9,7 +9,7 @@ from outrider.core.options.machines import Mapping
 from outrider.core.options.plan import provisioner
 from outrider.core.options.priority import FactorReading
 from outrider.core.options.request import Option, Request
-from outrider.core.options.schemes import Listed, Rules, Scheme, Service, Starts
+from outrider.core.options.schemes import Rules, Scheme, Service, Starts
 
 INTERVAL = 10
 _TYPES = {
@@ -36,18 +36,11 @@ _TABLE_I = {
 }
 """Arrival, deadline, bid, options (VM type, count, time)."""
 
-PRINTED_ORDERS = {
-    0: ("th1", "th2", "th3"),
-    10: ("th6", "th4", "th5"),
-    20: ("th7", "th8", "th9", "th10", "th11"),
-}
 PRINTED_LOST = {
     Scheme.FIRST: ("th5", "th10", "th11"),
     Scheme.LAST: ("th4", "th5", "th8", "th10"),
     Scheme.ADAPTIVE: (),
 }
-PRINTED_FIRST_INTERVAL = {"th1": 2, "th2": 2, "th3": 2}
-"""Which options MEO-Adaptive takes at 0, counted from 1."""
 SCHEMES = (
     Scheme.FIRST, Scheme.LAST, Scheme.GREEDY_FIRST, Scheme.GREEDY_LAST, Scheme.ADAPTIVE,
     Scheme.ADAPTIVE_FALLBACK, Scheme.PLAN, Scheme.PLAN_SCALED,
@@ -97,15 +90,6 @@ def served(scheme: Scheme, reading: FactorReading = FactorReading.GOLDEN) -> tup
         site.step(now, [request for request in asked if request.arrival_s == now])
     site.finish()
     return tuple(sorted(site.outcome.served, key=lambda each: (each.start_s, each.request.name)))
-
-
-def order_at(scheme: Scheme, now: int, reading: FactorReading = FactorReading.GOLDEN) -> tuple[str, ...]:
-    """In which order those who arrive at an instant are looked at."""
-    site = Listed(NODES, rules(scheme, reading))
-    for request in requests():
-        if request.arrival_s == now:
-            site.waiting.append(site.enter(request))
-    return tuple(each.request.name for each in site.priorities(now))
 
 
 def example(reading: FactorReading = FactorReading.GOLDEN) -> tuple[ExampleRun, ...]:

@@ -51,11 +51,6 @@ class Period:
     def saved_node_hours(self) -> float:
         return self.before.lost_node_hours - self.after.lost_node_hours
 
-    @property
-    def saved_wait_s(self) -> float:
-        """Of a job in the mean."""
-        return self.before.wait_mean_s - self.after.wait_mean_s
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Savings:

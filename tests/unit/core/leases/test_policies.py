@@ -11,7 +11,6 @@ from random import Random
 import pytest
 
 from outrider.core.leases.admission import (
-    AcceptAll,
     AcceptNone,
     HourShare,
     PlannedLease,
@@ -129,7 +128,6 @@ def test_beside_best_effort_and_other_leases_a_share_of_the_machine_is_kept_in_e
 def test_everything_nothing_and_a_bound_on_the_slowdown_of_best_effort() -> None:
     own = lease(1, (0, 60))
 
-    assert AcceptAll().refuse(own, Site(1, []), 0) == ""
     assert "no reservations" in AcceptNone().refuse(own, Site(1, []), 0)
     assert ProtectBestEffort(300).refuse(own, Site(1, [], slowdown=300), 0) == ""
     assert "3.01 times" in ProtectBestEffort(300).refuse(own, Site(1, [], slowdown=301), 0)

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.options.schemes import Scheme
+from outrider.core.options.priority import FactorReading
+from outrider.core.options.schemes import Listed, Scheme
 from outrider.sim.workload.options.example import (
-    PRINTED_FIRST_INTERVAL,
+    NODES,
     PRINTED_LOST,
-    PRINTED_ORDERS,
-    order_at,
     requests,
+    rules,
     served,
 )
 
+PRINTED_ORDERS = {
+    0: ("th1", "th2", "th3"),
+    10: ("th6", "th4", "th5"),
+    20: ("th7", "th8", "th9", "th10", "th11"),
+}
+PRINTED_FIRST_INTERVAL = {"th1": 2, "th2": 2, "th3": 2}
+"""Which options MEO-Adaptive takes at 0, counted from 1."""
 ALL = {request.name for request in requests()}
 
 
@@ -23,7 +30,10 @@ def lost(scheme: Scheme) -> set[str]:
 
 @pytest.mark.parametrize("now", PRINTED_ORDERS)
 def test_printed_orders_of_tsra_come_out(now: int) -> None:
-    assert order_at(Scheme.FIRST, now) == PRINTED_ORDERS[now]
+    site = Listed(NODES, rules(Scheme.FIRST, FactorReading.GOLDEN))
+    site.waiting += [site.enter(each) for each in requests() if each.arrival_s == now]
+
+    assert tuple(each.request.name for each in site.priorities(now)) == PRINTED_ORDERS[now]
 
 
 def test_first_options_discard_the_printed_requests() -> None:

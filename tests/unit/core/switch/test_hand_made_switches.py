@@ -275,7 +275,7 @@ def test_node_that_has_the_image_is_preferred() -> None:
             SwitchNode(name="n0", capacity=(8, 9)),
             SwitchNode(name="n1", capacity=(8, 9), images=frozenset({"a.img"})),
         ),
-        machines=(VirtualMachine(name="m0", job=0, demand=(3, 0), image="a.img", image_mb=100),),
+        machines=(VirtualMachine(name="m0", job=0, demand=(3, 0), image="a.img"),),
         standings=(WAITING,),
         hosts=(NOWHERE,),
     )
@@ -288,7 +288,7 @@ def test_machines_of_one_image_go_where_it_comes_anyway() -> None:
     before = Situation(
         nodes=(SwitchNode(name="n0", capacity=(8, 9)), SwitchNode(name="n1", capacity=(3, 9))),
         machines=tuple(
-            VirtualMachine(name=f"m{n}", job=n, demand=(memory, 0), image="a.img", image_mb=100)
+            VirtualMachine(name=f"m{n}", job=n, demand=(memory, 0), image="a.img")
             for n, memory in enumerate((5, 3))
         ),
         standings=(WAITING, WAITING),

@@ -12,11 +12,11 @@ import pytest
 from outrider.rms.slurm.booking import Booking
 from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.fields import BadField, each_entry
-from outrider.rms.slurm.jobs import HELD_BEGIN_S, jobs_in
-from outrider.rms.slurm.nodes import nodes_in
+from outrider.rms.slurm.jobs import HELD_BEGIN_S
 from outrider.rms.slurm.placing import sharing_in
 from outrider.rms.slurm.reading import JobReader, NodeReader
 from outrider.rms.slurm.snapshot import SlurmSnapshot
+from tests.unit.rms.slurm.printed import jobs_in, nodes_in
 
 RECORDED = Path(__file__).parent / "recorded"
 every_version = pytest.mark.parametrize("version", ["22.05", "24.11", "26.05"])

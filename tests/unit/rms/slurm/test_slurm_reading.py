@@ -17,10 +17,11 @@ from outrider.rms.base import JobState, NodeState, RmsReservation
 from outrider.rms.slurm.asking import standings
 from outrider.rms.slurm.commands import json_option, version_in
 from outrider.rms.slurm.fields import BadField
-from outrider.rms.slurm.jobs import SlurmJob, jobs_in
-from outrider.rms.slurm.nodes import nodes_in, state_of
+from outrider.rms.slurm.jobs import SlurmJob
+from outrider.rms.slurm.nodes import state_of
 from outrider.rms.slurm.placing import Places
 from outrider.rms.slurm.reservations import reservations_in
+from tests.unit.rms.slurm.printed import jobs_in, nodes_in
 
 RECORDED = Path(__file__).parent / "recorded"
 VERSIONS = ("22.05", "24.11", "26.05")
