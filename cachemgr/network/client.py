@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import array
 import json
-import os
 import select
 import socket
 import struct
-from urllib.parse import quote
 
 from cachemgr.base.clock import SystemClock
-from cachemgr.base.errors import BadRequest, CacheError, NoDaemon, by_code
+from cachemgr.base.errors import CacheError, NoDaemon, by_code
 from cachemgr.protocol import VERSION
 
 TYPE_CHECKING = False
@@ -109,26 +107,6 @@ class DaemonClient:
             if answer.get("ok") is False:
                 raise by_code(str(answer.get("error")), str(answer.get("message")))
             raise NoDaemon(f"what answers at {self._path} is not this daemon")
-
-    def add_file(
-        self,
-        path: str,
-        fields: Mapping[str, object] | None = None,
-        *,
-        on_progress: Callable[[dict[str, Any]], None] | None = None,
-    ) -> dict[str, Any]:
-        """Add a file of this node, opened here: that proves the right to read it."""
-        full = os.path.abspath(path)
-        try:
-            descriptor = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            raise BadRequest(f"{path} cannot be opened: {error.strerror}") from error
-        try:
-            # The fields of an `AddRequest`.
-            wanted = {"uri": f"file://{quote(full)}", **(fields or {})}
-            return self.ask("add", wanted, on_progress=on_progress, descriptors=[descriptor])
-        finally:
-            os.close(descriptor)
 
     def _send(self, line: bytes, descriptors: Sequence[int]) -> None:
         rights = (

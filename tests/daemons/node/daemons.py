@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +38,18 @@ from tests.repository import ROOT
 DEADLINE_S = 90.0
 CLOCK = SystemClock()
 MIB = 1 << 20
+
+
+def add_file(
+    client: DaemonClient,
+    path: Path,
+    fields: Mapping[str, object] | None = None,
+    on_progress: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+    """Add a file of this node, opened here: that proves the right to read it."""
+    with path.open("rb") as file:
+        wanted = {"uri": path.as_uri(), **(fields or {})}
+        return client.ask("add", wanted, on_progress=on_progress, descriptors=[file.fileno()])
 
 
 def eventually(what: str, is_so: Callable[[], object], evidence: Callable[[], str] = str) -> None:

@@ -18,7 +18,7 @@ from cachemgr.base.shares import Shares
 from cachemgr.network import channel
 from cachemgr.network.client import DaemonClient
 from cachemgr.network.remote import RemoteClient
-from tests.daemons.node.daemons import MIB, Inside, ScriptedCarrier, eventually
+from tests.daemons.node.daemons import MIB, Inside, ScriptedCarrier, add_file, eventually
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 A = "http://x/a"
@@ -364,7 +364,7 @@ def test_open_files_do_not_travel(daemon: Inside, folder: Path) -> None:
     path = folder / "image"
     path.write_bytes(b"x")
     with remote(daemon) as client, pytest.raises(BadRequest, match="cannot be handed over a network"):
-        client.add_file(str(path))
+        add_file(client, path)
 
 
 def test_end_of_the_daemon_ends_its_conversations(inside: Start, key_file: str) -> None:

@@ -16,6 +16,7 @@ from tests.daemons.node.daemons import (
     MIB,
     Inside,
     ScriptedCarrier,
+    add_file,
     as_user,
     eventually,
     needs_root,
@@ -232,7 +233,7 @@ def test_files_that_a_user_hands_over_for_one_image_are_few(
         with DaemonClient(path) as client:
             for number in range(20):
                 try:
-                    client.add_file(f"{folder}/f{number}", {"digest": sha256(data)})
+                    add_file(client, folder / f"f{number}", {"digest": sha256(data)})
                 except CacheError as error:
                     told.append(str(error))
         return told
