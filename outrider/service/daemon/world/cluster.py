@@ -160,8 +160,8 @@ def _by_drmaa(library: str, clock: SteadyClock, log: TracingLog) -> Runner:
         )
     if find_spec("drmaa") is None:
         raise BackendError(
-            f"{sys.executable} has no module drmaa, which backend.gridengine.drmaa needs: install Outrider "
-            "with its extra gridengine, or leave that out"
+            f"{sys.executable} has no module drmaa, which backend.gridengine.drmaa needs: install "
+            "python3-drmaa (so Debian calls it), or drmaa with pip"
         )
     return DrmaaRunner(
         run_process,

@@ -41,7 +41,7 @@ def test_python_without_its_module_is_named(tmp_path: Path, monkeypatch: pytest.
     library.touch()
     monkeypatch.setattr(cluster, "find_spec", lambda name: None)
 
-    with pytest.raises(BackendError, match=r"no module drmaa.* extra gridengine"):
+    with pytest.raises(BackendError, match=r"no module drmaa.* install python3-drmaa"):
         made(tmp_path, str(library))
 
 
