@@ -12,7 +12,7 @@ in tests/contract, which every implementation has to pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol, runtime_checkable
@@ -273,6 +273,26 @@ class DrainsNodes(Protocol):
 
     def drain(self, nodes: Sequence[str], *, is_ended: bool) -> None:
         """Let them take no jobs any more, or take them again. `Unknown` if one of them is not there."""
+
+
+@runtime_checkable
+class SubmitsByCommand(Protocol):
+    """A batch system to which jobs are handed over by commands that run as their users.
+
+    A user can make such a command last as long as it is allowed to: it is to run where nobody else waits.
+    """
+
+    def prepare(self, submission: Submission) -> Callable[[], str]:
+        """What hands the job over, in any thread, and tells its key. All of it raises what `submit` does."""
+
+    def settle(self, submission: Submission, job: str) -> None:
+        """To be told of the job once it is there."""
+
+    def submit(self, submission: Submission) -> str:
+        """All of it, while whoever asks waits."""
+        job = self.prepare(submission)()
+        self.settle(submission, job)
+        return job
 
 
 class BatchSystem(Protocol):

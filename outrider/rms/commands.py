@@ -125,8 +125,11 @@ class CommandLine:
         """What the command prints. Raises RmsError."""
         return self._checked(argv, self._finish(argv, self._own, text, None))
 
-    def ask_as(self, account: Account, *argv: str, text: str = "") -> bytes:
-        """The same in a user's name, with the environment that the user's job is to begin with."""
+    def ask_as(self, account: Account, *argv: str, text: str = "", timeout_s: float | None = None) -> bytes:
+        """The same in a user's name, with the environment that the user's job is to begin with.
+
+        The user can make it last as long as it is given time.
+        """
         environment = {
             **self._shared,
             "HOME": account.home,
@@ -138,7 +141,8 @@ class CommandLine:
         if self._own_uid not in (0, account.uid):
             raise Refused(f"only root can submit a job for {account.user}: let the service run as root")
         is_other = account.uid != self._own_uid
-        return self._checked(argv, self._finish(argv, environment, text, account if is_other else None))
+        as_whom = account if is_other else None
+        return self._checked(argv, self._finish(argv, environment, text, as_whom, timeout_s))
 
     def attempt(self, *argv: str) -> Output:
         """How a command ends, if the batch system answers it at all."""
@@ -159,21 +163,27 @@ class CommandLine:
         return done.text
 
     def _finish(
-        self, argv: tuple[str, ...], environment: Mapping[str, str], text: str, account: Account | None
+        self,
+        argv: tuple[str, ...],
+        environment: Mapping[str, str],
+        text: str,
+        account: Account | None,
+        timeout_s: float | None = None,
     ) -> Output:
+        timeout_s = timeout_s or self._timeout_s
         if any("\0" in each for each in argv):
             raise Refused(f"{argv[0]}: an argument has a zero byte, which no command can be given")
         try:
             done = self._run(
                 argv,
                 environment=environment,
-                timeout_s=self._timeout_s,
+                timeout_s=timeout_s,
                 text=text.encode("utf-8", "surrogateescape"),
                 account=account,
             )
         except TimeoutError as error:
             raise Unavailable(
-                f"{argv[0]} did not answer within {self._timeout_s:.0f} s: {self._dialect.remedy}"
+                f"{argv[0]} did not answer within {timeout_s:.0f} s: {self._dialect.remedy}"
             ) from error
         except FileNotFoundError as error:
             raise RmsError(

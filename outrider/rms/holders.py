@@ -17,6 +17,8 @@ from outrider.rms.base import Landing, Unavailable
 PROGRAM = "/usr/lib/outrider/machine"
 ROOM_S = 180
 """So long a holder job may wait for its room and its image, and then begin to listen."""
+SUBMITTED_S = 5.0
+"""So long the command of its user's that hands it over may take: others wait meanwhile."""
 SPARE_S, SLOW_FACTOR = 600, 3
 """So much longer than its memory takes at the rate it may be on its way."""
 

@@ -167,7 +167,7 @@ class Door:
     def __init__(self) -> None:
         self.jobs = 0
 
-    def with_rms(self, function: object, uid: int) -> Future[str]:
+    def submitting(self, hand_over: object, uid: int) -> Future[str]:
         self.jobs += 1
         future: Future[str] = Future()
         future.set_result(str(self.jobs))

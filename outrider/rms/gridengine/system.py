@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from cachemgr.base.clock import WallClock
@@ -17,6 +17,7 @@ from outrider.rms.base import (
     RmsReservation,
     Sight,
     Submission,
+    SubmitsByCommand,
     Unavailable,
     Unknown,
 )
@@ -42,7 +43,7 @@ AGAIN_S, PATIENCE_S = 20, 120
 MOST_ASKED = 1000
 
 
-class GridEngine:
+class GridEngine(SubmitsByCommand):
     """One Grid Engine, asked by its commands, as the account that owns reservations. One call at a time."""
 
     name = "gridengine"
@@ -375,7 +376,10 @@ class GridEngine:
             if not number.isdecimal() or int(number) > self._highest:
                 raise
 
-    def submit(self, submission: Submission) -> str:
+    def settle(self, submission: Submission, job: str) -> None:
+        self._highest = max(self._highest, int(job))
+
+    def prepare(self, submission: Submission) -> Callable[[], str]:
         bound: list[str] = []
         whole_node_slots = None
         limit_s = submission.limit_s
@@ -397,9 +401,7 @@ class GridEngine:
             submission, self._settings, limit_s, bound, whole_node_slots=whole_node_slots
         )
         account = self._account_of(submission.user, submission.uid)
-        key = self._commands.ask_as(account, *argv).decode().split()[-1]
-        self._highest = max(self._highest, int(key))
-        return key
+        return lambda: self._commands.ask_as(account, *argv).decode().split()[-1]
 
     def _guards(self, snapshot: Snapshot) -> Guards:
         return Guards(self._commands, self._settings, snapshot, self._clock.now_s(), self._waiting)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from outrider.core.model import Resources
 from outrider.rms.base import Refused, Submission
+from outrider.rms.slurm.fields import BadField
 from outrider.rms.slurm.jobs import HELD_BEGIN_S
 from outrider.rms.slurm.records import MOST_COMMENT, JobRecord, carried
 
@@ -61,6 +62,14 @@ def size_of(nodes: int, resources: Resources, minutes: int, *, has_cpus: bool = 
         # Of a task, so that no node gives more of the sum than another.
         *([f"CPUsPerTask={resources['cpus']}", f"MinCPUsNode={resources['cpus']}"] if has_cpus else []),
     ]
+
+
+def key_in(printed: bytes) -> str:
+    """The job's key, as sbatch has printed it."""
+    key = printed.decode("ascii", "replace").strip().partition(";")[0]
+    if not key.isdecimal():
+        raise BadField(f"sbatch printed {key[:60]!r}, not a job's number: look for the job by hand")
+    return key
 
 
 def script_of(submission: Submission) -> str:

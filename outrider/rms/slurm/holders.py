@@ -18,11 +18,11 @@ from outrider.core.model import Resources
 from outrider.metadata.errors import TextError
 from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import JobUse, Landing, Refused, Submission, Unavailable, Unknown
-from outrider.rms.holders import PROGRAM, HolderJob, MovingJob, land, word_of
+from outrider.rms.holders import PROGRAM, SUBMITTED_S, HolderJob, MovingJob, land, word_of
 from outrider.rms.saved import saved_again
 from outrider.rms.slurm.asking import Standing, check_run, standing, use_of
 from outrider.rms.slurm.fields import BadField
-from outrider.rms.slurm.handing import arguments, record_for, script_of
+from outrider.rms.slurm.handing import arguments, key_in, record_for, script_of
 from outrider.rms.slurm.jobs import OVER, WAITING, SlurmJob
 from outrider.rms.slurm.records import JobRecord
 from outrider.rms.slurm.system import FIRST, SAVING, SlurmSystem
@@ -94,9 +94,8 @@ class SlurmHolders(SlurmSystem):
             metadata=wanted.metadata,
             account=wanted.account or known.account,
         )
-        record = record_for(submission)
         argv = [
-            *arguments(submission, record, self._clock.now_s(), account.home),
+            *arguments(submission, record_for(submission), self._clock.now_s(), account.home),
             "--no-requeue",
             "--open-mode=append",
             f"--job-name={HOLDER_NAME.format(WAITS, known.key)}",
@@ -104,12 +103,9 @@ class SlurmHolders(SlurmSystem):
             *([f"--partition={known.partitions[0]}"] if known.partitions else []),
             *places,
         ]
-        printed = self._commands.ask_as(account, *argv, text=script_of(submission))
-        key = printed.decode("ascii", "replace").strip().partition(";")[0]
-        if not key.isdecimal():
-            raise BadField(f"sbatch printed {key[:60]!r}, not a job's number: look for the job by hand")
-        if record is not None:
-            self._settle(key, record)
+        printed = self._commands.ask_as(account, *argv, text=script_of(submission), timeout_s=SUBMITTED_S)
+        key = key_in(printed)
+        self.settle(submission, key)
         return key
 
     def _waiting_holder(self, known: SlurmJob) -> str:

@@ -8,19 +8,36 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from cachemgr.base.clock import WallClock
 from outrider.core.model import Resources
-from outrider.rms.base import NOTHING, Refused, RmsReservation, Sight, Submission, Unavailable
+from outrider.rms.base import (
+    NOTHING,
+    Refused,
+    RmsReservation,
+    Sight,
+    Submission,
+    SubmitsByCommand,
+    Unavailable,
+)
 from outrider.rms.commands import AccountOf
 from outrider.rms.saved import saved_again
 from outrider.rms.slurm.asking import Standing, check_not_over, check_run, standing, state_now
 from outrider.rms.slurm.booking import Booking
 from outrider.rms.slurm.commands import SlurmCommands
-from outrider.rms.slurm.fields import BadField, shares_in
-from outrider.rms.slurm.handing import FAR_S, FORGETS_S, arguments, expected, record_for, script_of, size_of
+from outrider.rms.slurm.fields import shares_in
+from outrider.rms.slurm.handing import (
+    FAR_S,
+    FORGETS_S,
+    arguments,
+    expected,
+    key_in,
+    record_for,
+    script_of,
+    size_of,
+)
 from outrider.rms.slurm.jobs import HELD_BEGIN_S, SlurmJob
 from outrider.rms.slurm.placing import led
 from outrider.rms.slurm.records import (
@@ -42,7 +59,7 @@ FIRST = 0xFFFF0000
 that waits for a whole node, although there is room."""
 
 
-class SlurmSystem:
+class SlurmSystem(SubmitsByCommand):
     """A BatchSystem over Slurm's commands. Any thread may call; one call runs at a time."""
 
     def __init__(
@@ -316,22 +333,33 @@ class SlurmSystem:
             if not found.is_over:
                 self._commands.ask("scancel", found.address)
 
-    def submit(self, submission: Submission) -> str:
+    def prepare(self, submission: Submission) -> Callable[[], str]:
         with self._guard:
             account = self._account_of(submission.user, submission.uid)
             if submission.machine:
                 raise Refused("a job in a virtual machine (run: vm) is handed to Slurm by sbatch: use that")
-            record = record_for(submission)
             script = script_of(submission)
             self._check_can_start(submission.nodes_wanted, submission.resources)
-            argv = arguments(submission, record, self._clock.now_s(), submission.folder or account.home)
-            printed = self._commands.ask_as(account, *argv, text=script)
-            key = printed.decode("ascii", "replace").strip().partition(";")[0]
-            if not key.isdecimal():
-                raise BadField(f"sbatch printed {key[:60]!r}, not a job's number: look for the job by hand")
-            if record is not None:
-                self._settle(key, record)
-            return key
+            folder = submission.folder or account.home
+            argv = arguments(submission, record_for(submission), self._clock.now_s(), folder)
+
+        def hand_over() -> str:
+            return key_in(self._commands.ask_as(account, *argv, text=script))
+
+        return hand_over
+
+    def settle(self, submission: Submission, job: str) -> None:
+        """Put the record where its user cannot write. If that fails, the job carries it all the same."""
+        record = record_for(submission)
+        if record is None:
+            return
+        with self._guard:
+            try:
+                self._commands.ask(
+                    "scontrol", "update", f"JobId={job}", f"AdminComment={comment_of(record)}", "Comment="
+                )
+            except (Refused, Unavailable) as error:
+                self._log.warning("job's record stays in its comment", job=job, words=str(error))
 
     def _check_can_start(self, nodes_wanted: int, resources: Resources) -> None:
         """Slurm lets jobs wait that no node can ever take."""
@@ -343,15 +371,6 @@ class SlurmSystem:
                 f"a job on {nodes_wanted} nodes with {resources} on each can never "
                 f"start: {count} nodes have that"
             )
-
-    def _settle(self, key: str, record: JobRecord) -> None:
-        """Puts the record where its user cannot write. If that fails, the job carries it all the same."""
-        try:
-            self._commands.ask(
-                "scontrol", "update", f"JobId={key}", f"AdminComment={comment_of(record)}", "Comment="
-            )
-        except (Refused, Unavailable) as error:
-            self._log.warning("job's record stays in its comment", job=key, words=str(error))
 
     def _standing(self, key: str) -> Standing:
         """A job that has not ended."""

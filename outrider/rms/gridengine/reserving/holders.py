@@ -25,7 +25,7 @@ from outrider.rms.gridengine.reserving.leading import FIRST
 from outrider.rms.gridengine.settings import GridEngineSettings
 from outrider.rms.gridengine.snapshot import Snapshot
 from outrider.rms.gridengine.system import EXECD_PORT, MOST_ASKED, PATIENCE_S, GridEngine
-from outrider.rms.holders import PROGRAM, HolderJob, MovingJob, land, word_of
+from outrider.rms.holders import PROGRAM, SUBMITTED_S, HolderJob, MovingJob, land, word_of
 
 KILLED_AFTER_S = 90
 """So much longer than its machine's time a holder may run: it ends the machine, which has 20 s for that."""
@@ -241,7 +241,7 @@ class GridEngineHolders(GridEngine):
         argv += ["-ac", f"{context.METADATA}={context.encoded(wanted.metadata)}"]
         argv += ["-ac", f"{context.HOLDS}={found.key}:{left_s}:{wanted.node}"]
         argv += [PROGRAM, "hold", found.key, str(wanted.rate_bytes_per_s), *([str(left_s)] if left_s else [])]
-        return self._commands.ask_as(account, *argv).decode().split()[-1]
+        return self._commands.ask_as(account, *argv, timeout_s=SUBMITTED_S).decode().split()[-1]
 
     def _charged(self, job: Detail, account: str) -> list[str]:
         """To whom a holder is charged: as its job, or to the account that is named, which is a project where

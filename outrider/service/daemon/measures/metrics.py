@@ -103,8 +103,8 @@ METRICS = (
     _counter("outrider_desk_restarts_total", "times the desk was made again from the store after a fault"),
     _gauge(
         "outrider_calls_running",
-        "calls under way, to nodes (node), the batch system (rms), the policies' program, and for looking "
-        "up images (lookup)",
+        "calls under way, to nodes (node), the batch system (rms), for submissions, the policies' program, "
+        "and for looking up images (lookup)",
         "to",
     ),
     _counter("outrider_calls_total", "calls that came back, by whether they did", "to", "result"),

@@ -1,20 +1,22 @@
 """Hands one job to the batch system: noted before, noted after, and never twice under one key.
 
-It runs in the thread that asks the batch system. The desk, which keeps the notes, never waits for
-that thread, so it may wait for the desk.
+It runs in a thread for submissions, since its user can make the command last that hands it over. It may wait
+for the thread that asks the batch system, and for the desk, which keeps the notes: neither waits for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import Any
 
 from outrider.core.model import Resources
-from outrider.rms.base import BatchSystem, Refused, RmsError, Submission
+from outrider.rms.base import BatchSystem, Refused, RmsError, Submission, SubmitsByCommand
 from outrider.service.answers.jobs import Handover
 from outrider.service.answers.reply import Trouble
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.threads.loop import Loop
+from outrider.service.daemon.threads.workers import OnBatchSystem
 from outrider.service.desk.batch.submissions import tag_of
 from outrider.service.front import QEMU_MIB, Busy, NotDone, Submit
 from outrider.service.requests import BeginSubmission, Caller, EndSubmission
@@ -34,15 +36,15 @@ class JobHandover:
         self._hash = submission.request_hash
         self._wanted = _submission(caller, submission)
 
-    def hand_over(self, rms: BatchSystem) -> str:
+    def hand_over(self, on_rms: OnBatchSystem) -> str:
         """The job's key. Raises NotDone."""
         if not self._key:
-            return self._submit(rms)
+            return self._submit(on_rms)
         known = self._ask(BeginSubmission(key=self._key, request_hash=self._hash))
         if not known.is_new:
-            return known.job or self._found(rms)
+            return known.job or on_rms(self._found)
         try:
-            job = self._submit(rms)
+            job = self._submit(on_rms)
         except NotDone as error:
             if error.trouble.code == "invalid":
                 self._note("")
@@ -50,13 +52,32 @@ class JobHandover:
         self._note(job)
         return job
 
-    def _submit(self, rms: BatchSystem) -> str:
+    def _submit(self, on_rms: OnBatchSystem) -> str:
         try:
-            return rms.submit(self._wanted)
+            begun = on_rms(self._begun)
+            if isinstance(begun, str):
+                return begun
+            job = begun()
         except Refused as error:
             raise NotDone(Trouble(code="invalid", message=str(error))) from error
         except RmsError as error:
             raise NotDone(Trouble(code="unavailable", message=str(error))) from error
+        try:
+            on_rms(lambda rms: self._settle(rms, job))
+        except (NotDone, RmsError) as error:
+            # It is there all the same.
+            self._log.warning("job not settled", job=job, user=self._caller.user, words=str(error))
+        return job
+
+    def _begun(self, rms: BatchSystem) -> str | Callable[[], str]:
+        """The job's key, or what hands it over in its user's name."""
+        if isinstance(rms, SubmitsByCommand):
+            return rms.prepare(self._wanted)
+        return rms.submit(self._wanted)
+
+    def _settle(self, rms: BatchSystem, job: str) -> None:
+        assert isinstance(rms, SubmitsByCommand)
+        rms.settle(self._wanted, job)
 
     def _found(self, rms: BatchSystem) -> str:
         """The job of a submission that was begun, and of which no end is known."""

@@ -165,7 +165,7 @@ class Reception:
 
     def _hand_over(self, caller: Caller, submission: Submit) -> Future[str]:
         handover = JobHandover(self._loop, self._log, caller, submission)
-        return self._workers.with_rms(handover.hand_over, caller.uid)
+        return self._workers.submitting(handover.hand_over, caller.uid)
 
 
 def _has_failed(future: Future[str]) -> bool:

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from cachemgr.base.clock import MonotonicClock
 from cachemgr.base.shares import Share
@@ -54,15 +54,23 @@ from outrider.service.task_threads import FutureTask, TaskThreads
 from outrider.store.records import Effect
 
 T = TypeVar("T")
+Asked = TypeVar("Asked")
 Done = Callable[[Result], None]
 
 EXPECTED = (RmsError, NodeTrouble, ImageTrouble, NotDone)
 """What may go wrong with a call, as its interfaces say; anything else is a fault of the program."""
 
 MOST_PROGRAMS = 4
+MOST_SUBMISSIONS = 16
 LEADS_NO_MORE = "this head leads no more, or cannot be sure that it does"
 KEPT = 64
 """Places in each queue that are for root and the service itself."""
+
+
+class OnBatchSystem(Protocol):
+    """Has something asked of the batch system by the thread that does that. Raises NotDone, RmsError."""
+
+    def __call__(self, function: Callable[[BatchSystem], T]) -> T: ...
 
 
 class Workers:
@@ -105,6 +113,16 @@ class Workers:
             timeout_s=call_timeout_s,
             most_of_one=most_submissions_of_one,
             kept=KEPT,
+        )
+        self._submissions = TaskThreads(
+            "submissions",
+            MOST_SUBMISSIONS,
+            clock=clock,
+            timeout_s=call_timeout_s,
+            most_of_one=most_submissions_of_one,
+            most_running_of_one=1,
+            kept=KEPT,
+            kept_threads=1,
         )
         self._programs = TaskThreads(
             "the site's program",
@@ -184,6 +202,27 @@ class Workers:
         self._rms.add(task, uid)
         return future
 
+    def submitting(self, hand_over: Callable[[OnBatchSystem], T], uid: int) -> Future[T]:
+        """Let a job be handed over in a user's name, where nobody else waits for it. Raises Busy; the future,
+        RmsError."""
+        future: Future[T] = Future()
+
+        def on_rms(function: Callable[[BatchSystem], Asked]) -> Asked:
+            try:
+                return self.with_rms(function, uid).result()
+            except Busy as error:
+                raise NotDone(Trouble(code="busy", message=str(error))) from error
+
+        task = FutureTask(
+            future,
+            lambda: hand_over(on_rms),
+            lambda words: NotDone(_no_answer(words)),
+            self._log,
+            expected=EXPECTED,
+        )
+        self._submissions.add(task, uid)
+        return future
+
     def _act(self, function: Callable[[BatchSystem], T]) -> T:
         if not self._may_act():
             raise NotDone(Trouble(code="busy", message=f"{LEADS_NO_MORE}: ask again"))
@@ -194,6 +233,7 @@ class Workers:
         for to, threads in (
             ("node", self._nodes),
             ("rms", self._rms),
+            ("submission", self._submissions),
             ("program", self._programs),
             ("planner", self._planner),
             ("lookup", self._lookups),
@@ -207,12 +247,20 @@ class Workers:
 
     def close(self) -> None:
         """Begin nothing any more. What is under way ends with the process at the latest."""
-        for threads in (self._lookups, self._programs, self._planner, self._nodes, self._rms):
+        for threads in (
+            self._lookups,
+            self._programs,
+            self._planner,
+            self._nodes,
+            self._submissions,
+            self._rms,
+        ):
             threads.close()
 
     def shares(self) -> list[Share]:
         """Who has how much of the threads and of the places before them."""
-        return [share for threads in (self._rms, self._programs, self._lookups) for share in threads.shares()]
+        users = (self._rms, self._submissions, self._programs, self._lookups)
+        return [share for threads in users for share in threads.shares()]
 
     def _look_up(self, call: ResolveImage, done: Done) -> None:
         """What a job's image is. The desk is told, unless it drops the question."""

@@ -14,7 +14,7 @@ from outrider.metadata.decision import Allowed, PolicyRefusal, Requester
 from outrider.metadata.policies import ExternalSection
 from outrider.rms.base import Sight, Unavailable
 from outrider.service.daemon.measures.metrics import Metrics
-from outrider.service.daemon.threads.workers import Workers
+from outrider.service.daemon.threads.workers import OnBatchSystem, Workers
 from outrider.service.daemon.world.world import World
 from outrider.service.front import Busy
 from outrider.service.ports import (
@@ -40,6 +40,8 @@ from tests.unit.service.daemon.fakes import (
     text_log,
     twin,
 )
+
+MALLORY = 6666
 
 
 class Clock:
@@ -177,6 +179,31 @@ def test_node_calls_go_on_beside_the_batch_system(working: Working) -> None:
     [found] = working.carry_out(Look())
 
     assert isinstance(found, Sight)
+
+
+def test_submissions_of_a_user_that_hang_hold_up_neither_the_service_nor_other_users(
+    working: Working,
+) -> None:
+    go_on = threading.Event()
+
+    def hang(on_rms: OnBatchSystem) -> str:
+        name = on_rms(lambda rms: rms.name)
+        go_on.wait(PATIENCE_S)
+        return name
+
+    hanging = [working.workers.submitting(hang, MALLORY) for _ in range(10)]
+    [sight] = working.carry_out(Look())
+    others = [
+        working.workers.submitting(lambda on_rms: on_rms(lambda rms: rms.name), uid) for uid in range(5)
+    ]
+    names = {each.result(PATIENCE_S) for each in others}
+    has_ended = [each.done() for each in hanging]
+    go_on.set()
+
+    assert isinstance(sight, Sight)
+    assert names == {"twin"}
+    assert has_ended == [False] * 10
+    assert {each.result(PATIENCE_S) for each in hanging} == {"twin"}
 
 
 def test_stopping_answers_for_all_that_has_not_ended(working: Working) -> None:

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -15,12 +15,14 @@ from outrider.service.answers.jobs import Handover
 from outrider.service.answers.reply import Answer, Trouble
 from outrider.service.daemon.threads.job_handover import JobHandover
 from outrider.service.daemon.threads.loop import Loop
+from outrider.service.daemon.threads.workers import OnBatchSystem
 from outrider.service.front import Busy, NotDone, Submit
 from outrider.service.requests import BeginSubmission, Caller, EndSubmission, Recall, Request
 from tests.unit.service.daemon.fakes import text_log
 from tests.unit.service.desk.sandbox import ALICE, BOB, Sandbox
 
 BEGIN = BeginSubmission(key="k1", request_hash="a")
+T = TypeVar("T")
 Spoil = Callable[[Request], None]
 
 
@@ -66,13 +68,22 @@ def handover(asking: Asking, *, key: str = "k1", nodes: int = 1, caller: Caller 
     return JobHandover(cast(Loop[Any], asking), text_log(io.StringIO()), caller, wanted)
 
 
+def asked_of(rms: BatchSystem) -> OnBatchSystem:
+    """What is asked of the batch system is asked here."""
+
+    def on_rms(function: Callable[[BatchSystem], T]) -> T:
+        return function(rms)
+
+    return on_rms
+
+
 def jobs(sandbox: Sandbox) -> list[str]:
     return [job.key for job in sandbox.rms.look().jobs]
 
 
 def refusal(of: JobHandover, rms: BatchSystem) -> str:
     with pytest.raises(NotDone) as caught:
-        of.hand_over(rms)
+        of.hand_over(asked_of(rms))
     return caught.value.trouble.code
 
 
@@ -80,7 +91,7 @@ def test_job_is_charged_to_the_account_that_was_named(sandbox: Sandbox) -> None:
     wanted = Submit(argv=("/bin/true",), nodes=1, duration_s=600, account="astro")
     loop = cast(Loop[Any], Asking(sandbox))
 
-    JobHandover(loop, text_log(io.StringIO()), ALICE, wanted).hand_over(sandbox.rms)
+    JobHandover(loop, text_log(io.StringIO()), ALICE, wanted).hand_over(asked_of(sandbox.rms))
 
     assert [job.account for job in sandbox.rms.look().jobs] == ["astro"]
 
@@ -123,11 +134,11 @@ def test_key_is_one_users_and_one_requests(sandbox: Sandbox) -> None:
 
 def test_job_is_handed_over_once(sandbox: Sandbox) -> None:
     asking = Asking(sandbox)
-    first = handover(asking).hand_over(sandbox.rms)
+    first = handover(asking).hand_over(asked_of(sandbox.rms))
     sandbox.restart()
-    again = handover(asking).hand_over(sandbox.rms)
-    other = handover(asking, key="k2").hand_over(sandbox.rms)
-    bobs = handover(asking, caller=BOB).hand_over(sandbox.rms)
+    again = handover(asking).hand_over(asked_of(sandbox.rms))
+    other = handover(asking, key="k2").hand_over(asked_of(sandbox.rms))
+    bobs = handover(asking, caller=BOB).hand_over(asked_of(sandbox.rms))
 
     assert again == first
     assert jobs(sandbox) == [first, other, bobs]
@@ -135,10 +146,10 @@ def test_job_is_handed_over_once(sandbox: Sandbox) -> None:
 
 def test_job_that_has_ended_is_not_handed_over_again(sandbox: Sandbox) -> None:
     asking = Asking(sandbox)
-    first = handover(asking).hand_over(sandbox.rms)
+    first = handover(asking).hand_over(asked_of(sandbox.rms))
     sandbox.rms.cancel(first, "its user has enough")
     sandbox.restart()
-    again = handover(asking).hand_over(sandbox.rms)
+    again = handover(asking).hand_over(asked_of(sandbox.rms))
 
     assert again == first
     assert jobs(sandbox) == []
@@ -146,7 +157,7 @@ def test_job_that_has_ended_is_not_handed_over_again(sandbox: Sandbox) -> None:
 
 def test_job_without_a_key_is_a_new_one_each_time(sandbox: Sandbox) -> None:
     asking = Asking(sandbox)
-    keys = [handover(asking, key="").hand_over(sandbox.rms) for _ in range(2)]
+    keys = [handover(asking, key="").hand_over(asked_of(sandbox.rms)) for _ in range(2)]
 
     assert jobs(sandbox) == keys
     assert len(set(keys)) == 2
@@ -156,7 +167,7 @@ def test_batch_system_that_did_it_but_did_not_answer_is_asked_for_its_job(sandbo
     asking = Asking(sandbox)
     code = refusal(handover(asking), cast(BatchSystem, Faulty(sandbox, "after")))
     sandbox.restart()
-    found = handover(asking).hand_over(sandbox.rms)
+    found = handover(asking).hand_over(asked_of(sandbox.rms))
 
     assert code == "unavailable"
     assert jobs(sandbox) == [found]
@@ -187,7 +198,7 @@ def test_nothing_is_handed_over_that_could_not_be_noted_before(sandbox: Sandbox)
     code = refusal(handover(asking), sandbox.rms)
     before = jobs(sandbox)
     asking.spoil = lambda request: None
-    made = handover(asking).hand_over(sandbox.rms)
+    made = handover(asking).hand_over(asked_of(sandbox.rms))
 
     assert (code, before) == ("busy", [])
     assert jobs(sandbox) == [made]
@@ -201,8 +212,8 @@ def test_job_that_could_not_be_noted_after_is_answered_and_found_again(sandbox: 
             raise Busy("the desk has too much to do")
 
     asking.spoil = spoil
-    first = handover(asking).hand_over(sandbox.rms)
-    again = handover(asking).hand_over(sandbox.rms)
+    first = handover(asking).hand_over(asked_of(sandbox.rms))
+    again = handover(asking).hand_over(asked_of(sandbox.rms))
 
     assert jobs(sandbox) == [first]
     assert again == first
