@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from cachemgr.base.clock import SystemClock
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking import wanted as wants
 from outrider.cli.asking.session import Session, add_asking, print_problems, session
@@ -16,6 +17,8 @@ from outrider_client.transport import FaultyRequestError, Json, in_path
 if TYPE_CHECKING:
     from outrider.service.answers.decision import Decision
 
+CONFIRMED_S, LOOK_S = 5.0, 0.1
+"""So long, at most, the command waits for the batch system to have what was promised, and looks so often."""
 _FORMS = """Times are Slurm's forms and ISO 8601, in the zone that TZ names or else the machine's.
 What is accepted is a promise: the image is on all nodes when the reservation starts. What is
 refused comes with the earliest start that would be accepted, and the exit code 4.
@@ -164,6 +167,25 @@ def _print(
         print_notes(decision.notes)
     if decision.result != "accepted":
         raise RefusedError
+    if decision.name and not accepted.startswith("would"):
+        first = next((each.name for each in decision.occurrences if each.name), decision.name)
+        _await_batch_system(asking, first)
+
+
+def _await_batch_system(asking: Session, name: str) -> None:
+    """A script's next command names the reservation to the batch system, which has it a moment later. The
+    promise stands without that, too: nothing is said if it takes long."""
+    clock = SystemClock()
+    until_s = clock.monotonic_s() + CONFIRMED_S
+    while clock.monotonic_s() < until_s:
+        try:
+            found = asking.client.get(f"/v1/reservations/{in_path(name)}")
+        except CommandError:
+            return
+        view = found.get("reservation") if isinstance(found, dict) else None
+        if not isinstance(view, dict) or view.get("is_confirmed") is not False:
+            return
+        clock.sleep(LOOK_S)
 
 
 def _accepted(asking: Session, decision: Decision, arguments: argparse.Namespace, head: str) -> str:

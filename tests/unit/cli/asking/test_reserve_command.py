@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 
+from outrider.cli.asking import reserve as asking
 from outrider.cli.asking.display.decision import accepted_screen, refused_screen
 from outrider.cli.asking.display.terminal import plain_paint
 from outrider.cli.asking.display.words import When
@@ -27,7 +28,7 @@ from outrider.service.answers.leases import Occurrence
 from outrider_client import wishes
 from outrider_client.wishes import name_from
 from tests.unit.cli.canned import Asked, Reply, Service
-from tests.unit.cli.samples import ACCEPTED, NOW_S, REFUSED, STATUS
+from tests.unit.cli.samples import ACCEPTED, DETAILS, NOW_S, REFUSED, STATUS, VIEW
 
 Capture = pytest.CaptureFixture[str]
 WHEN = When(now_s=NOW_S, zone=UTC)
@@ -56,6 +57,28 @@ def test_text_of_the_file_is_sent_as_it_is_with_options_as_texts(service: Servic
         "zone": "UTC",
         "account": "p",
     }
+
+
+def test_command_ends_when_the_batch_system_has_what_was_promised(service: Service, file: str) -> None:
+    there, missing = (
+        replace(DETAILS, reservation=replace(VIEW, is_confirmed=is_confirmed))
+        for is_confirmed in (True, False)
+    )
+    service.on("GET", "/v1/reservations/render-17", missing, missing, there)
+
+    assert main(["reserve", file]) == 0
+    assert [each.path for each in service.asked].count("/v1/reservations/render-17") == 3
+
+
+def test_promise_stands_whether_the_batch_system_has_it_in_time_or_not(
+    service: Service, file: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(asking, "CONFIRMED_S", 0.3)
+    missing = replace(DETAILS, reservation=replace(VIEW, is_confirmed=False))
+    service.on("GET", "/v1/reservations/render-17", missing)
+
+    assert main(["reserve", file]) == 0
+    assert "render-17 is reserved" in capsys.readouterr().out
 
 
 def test_every_key_of_a_deployment_has_an_option(service: Service, file: str) -> None:
