@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 from cachemgr.protocol import JOB_OWNER
-from outrider.rms.base import BatchSystem, Landing, Refused, Unavailable
+from outrider.rms.base import Landing, Refused, Unavailable
 from outrider.service.ports import Move, Nodes, NodeTrouble, OrderResult, TellNode
 
 ARRIVE, GIVE, DROP = "arrive", "give", "drop"
@@ -52,7 +53,15 @@ class MoveFailed(Exception):
         self.code = code
 
 
-def move_machine(fields: MoveFields, nodes: Nodes, rms: BatchSystem, attempts: int) -> None:
+class MovesMachines(Protocol):
+    """What is asked of the batch system, as `BatchSystem` has it."""
+
+    def land(self, wanted: Landing) -> bool: ...
+
+    def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None: ...
+
+
+def move_machine(fields: MoveFields, nodes: Nodes, rms: MovesMachines, attempts: int) -> None:
     """Do what is next. Raises Unavailable until it is over there, and Refused if it stays where it is."""
     if fields.is_live and rms.land(_asked_about(fields)):
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Protocol, TypeVar
@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 from cachemgr.base.clock import MonotonicClock
 from cachemgr.base.shares import Share
 from outrider.metadata.decision import Allowed, PolicyRefusal
-from outrider.rms.base import BatchSystem, JobUse, RmsError, Sight, Unavailable, look
+from outrider.rms.base import BatchSystem, JobUse, Landing, RmsError, Sight, Unavailable, look
 from outrider.service.answers.reply import Trouble
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import PoolGauges
@@ -223,6 +223,13 @@ class Workers:
         self._submissions.add(task, uid)
         return future
 
+    def _on_rms(self, function: Callable[[BatchSystem], T]) -> T:
+        """The service itself asks, and waits."""
+        try:
+            return self.with_rms(function, 0).result()
+        except (Busy, NotDone) as error:
+            raise Unavailable(str(error)) from error
+
     def _act(self, function: Callable[[BatchSystem], T]) -> T:
         if not self._may_act():
             raise NotDone(Trouble(code="busy", message=f"{LEADS_NO_MORE}: ask again"))
@@ -304,7 +311,7 @@ class Workers:
                     return sight if self._complete is None else self._complete(sight)
                 case Carry(effect=effect) if is_move(effect):
                     fields = MoveFields(**moved_by(effect))
-                    move_machine(fields, self._world.nodes, self._world.rms, effect.attempts)
+                    move_machine(fields, self._world.nodes, _Moving(self._on_rms), effect.attempts)
                     return None
                 case Carry(effect=effect):
                     return self._carry_effect(effect, self._world.rms, self._world.sign)
@@ -329,6 +336,19 @@ class Workers:
         except Exception as error:  # noqa: BLE001 - a call's outermost loop: the desk is told, whatever it is
             self._log.trace(f"call failed: {type(call).__name__}", traceback.format_exc())
             return _failure(call, f"a fault of Outrider itself: {type(error).__name__}: {error}")
+
+
+class _Moving:
+    """The batch system for who moves a machine, from the threads of nodes."""
+
+    def __init__(self, on_rms: OnBatchSystem) -> None:
+        self._on_rms = on_rms
+
+    def land(self, wanted: Landing) -> bool:
+        return self._on_rms(lambda rms: rms.land(wanted))
+
+    def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
+        self._on_rms(lambda rms: rms.move(job, nodes, goes_first=goes_first))
 
 
 class _CallTask:

@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from outrider.rms.base import BatchSystem, Landing, Refused, Unavailable
-from outrider.service.nodes.moving import MOST_BUSY, MoveFields, move_machine
+from outrider.rms.base import Landing, Refused, Unavailable
+from outrider.service.nodes.moving import MOST_BUSY, MoveFields, MovesMachines, move_machine
 from outrider.service.ports import Move, NodeReport, NodeTrouble, OrderResult, TellNode
 
 FIELDS = MoveFields(job="17", uid=1000, sources=("n1",), targets=("n2",), rate_bytes_per_s=10)
@@ -72,16 +72,16 @@ def test_machine_that_has_gone_alive_is_not_carried(*, has_landed: bool, steps: 
     nodes = Landed(has_landed=has_landed)
     fields = replace(FIELDS, is_live=True)
     if has_landed:
-        move_machine(fields, nodes, cast(BatchSystem, nodes), 0)
+        move_machine(fields, nodes, cast(MovesMachines, nodes), 0)
     else:
         with pytest.raises(Unavailable):
-            move_machine(fields, nodes, cast(BatchSystem, nodes), 0)
+            move_machine(fields, nodes, cast(MovesMachines, nodes), 0)
 
     assert nodes.done == steps
 
 
 def attempt(nodes: TwoNodes, attempts: int = 0) -> None:
-    move_machine(FIELDS, nodes, cast(BatchSystem, nodes), attempts)
+    move_machine(FIELDS, nodes, cast(MovesMachines, nodes), attempts)
 
 
 def test_machine_is_given_when_all_of_it_is_over_there() -> None:
@@ -165,10 +165,10 @@ def test_none_of_several_is_given_before_all_are_brought() -> None:
     for brought in (set(), {"n3"}):
         nodes.brought = brought
         with pytest.raises(Unavailable):
-            move_machine(fields, nodes, cast(BatchSystem, nodes), 0)
+            move_machine(fields, nodes, cast(MovesMachines, nodes), 0)
     given_early = set(nodes.given)
     nodes.brought = {"n3", "n4"}
-    move_machine(fields, nodes, cast(BatchSystem, nodes), 0)
+    move_machine(fields, nodes, cast(MovesMachines, nodes), 0)
 
     assert given_early == set()
     assert nodes.led_to == ("n3", "n4")
@@ -181,7 +181,7 @@ def test_machine_that_stays_is_not_asked_for_and_its_node_is_led_to() -> None:
     nodes.move = lambda job, names, goes_first=False: led.append(tuple(names))  # type: ignore[method-assign,misc]
     nodes.holder = "n1"
     fields = replace(FIELDS, sources=("n0", "n1", "n3"), targets=("n0", "n2", "n3"))
-    move_machine(fields, nodes, cast(BatchSystem, nodes), 0)
+    move_machine(fields, nodes, cast(MovesMachines, nodes), 0)
 
     assert nodes.done == ["arrive n2", "give n1", "arrive n2", "drop n1"]
     assert led == [("n0", "n2", "n3")]

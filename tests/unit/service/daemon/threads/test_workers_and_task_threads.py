@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 
 import pytest
 
@@ -12,14 +13,18 @@ from cachemgr.base.clock import SystemClock
 from outrider.core.model import Resources, Workspace
 from outrider.metadata.decision import Allowed, PolicyRefusal, Requester
 from outrider.metadata.policies import ExternalSection
-from outrider.rms.base import Sight, Unavailable
+from outrider.rms.base import BatchSystem, RmsNode, Sight, Unavailable
+from outrider.rms.twin.system import Twin
 from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.threads.workers import OnBatchSystem, Workers
 from outrider.service.daemon.world.world import World
+from outrider.service.desk.batch.job_effects import migrate_effect
 from outrider.service.front import Busy
+from outrider.service.nodes.moving import MoveFields
 from outrider.service.ports import (
     AskProgram,
     Call,
+    Carry,
     ImageClaim,
     ImageTrouble,
     Look,
@@ -54,9 +59,24 @@ class Clock:
         return self.at_s
 
 
+class Landing(Twin):
+    """Says of each machine that it has landed, and remembers which thread has asked."""
+
+    def __init__(self) -> None:
+        super().__init__([RmsNode(name="n1", capacity=Resources.of(cpus=4))], clock=SystemClock())
+        self.threads: list[str] = []
+
+    def land(self, wanted: object) -> bool:
+        self.threads.append(threading.current_thread().name)
+        return True
+
+
 class Working:
     def __init__(
-        self, most_calls: int = 2, ask_program: Callable[[AskProgram], Allowed | PolicyRefusal] = allow
+        self,
+        most_calls: int = 2,
+        ask_program: Callable[[AskProgram], Allowed | PolicyRefusal] = allow,
+        rms: BatchSystem | None = None,
     ) -> None:
         self.nodes = FakeNodes()
         self.clock = Clock()
@@ -64,7 +84,7 @@ class Working:
         self.metrics = Metrics()
         self.results: list[Result] = []
         self.workers = Workers(
-            World(rms=twin(), nodes=self.nodes, resolve=no_images),
+            World(rms=rms or twin(), nodes=self.nodes, resolve=no_images),
             Settings(most_calls=most_calls),
             carry_effect=carry_nothing,
             ask_program=ask_program,
@@ -204,6 +224,17 @@ def test_submissions_of_a_user_that_hang_hold_up_neither_the_service_nor_other_u
     assert names == {"twin"}
     assert has_ended == [False] * 10
     assert {each.result(PATIENCE_S) for each in hanging} == {"twin"}
+
+
+def test_one_thread_asks_the_batch_system_about_machines_that_move_too() -> None:
+    rms = Landing()
+    working = Working(rms=rms)
+    fields = MoveFields(job="17", uid=1, sources=["n1"], targets=["n2"], rate_bytes_per_s=1, is_live=True)
+    results = working.carry_out(Carry(effect=migrate_effect("17", asdict(fields), 0)))
+    working.workers.close()
+
+    assert results == [None]
+    assert rms.threads == ["the batch system-0"]
 
 
 def test_stopping_answers_for_all_that_has_not_ended(working: Working) -> None:
