@@ -39,6 +39,7 @@ from cachemgr.daemon.verbs.adding import resume
 from cachemgr.daemon.verbs.names import Names
 from cachemgr.daemon.verbs.table import VerbTable
 from cachemgr.machines.batch.arrivals import Arrivals
+from cachemgr.machines.batch.kept import Removals
 from cachemgr.network.keys import is_open, read_keys
 from cachemgr.pool.layout import PoolLayout, disk_errors
 from cachemgr.pool.pool import ImagePool
@@ -248,6 +249,7 @@ def put_together(
         one_at_a_time=UserLocks(),
         copyist=CopyQueue(),
         arrivals=Arrivals(clock),
+        removals=Removals(),
         metrics=metrics,
         clock=clock,
         log=log,

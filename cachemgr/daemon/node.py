@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cachemgr.daemon.verbs.names import Names
     from cachemgr.fetch.bring import Carrier
     from cachemgr.machines.batch.arrivals import Arrivals
+    from cachemgr.machines.batch.kept import Removals
     from cachemgr.pool.held import PoolHolding
     from cachemgr.pool.instance_book import Maker
     from cachemgr.pool.pool import ImagePool
@@ -101,6 +102,8 @@ class NodeContext:
     copyist: CopyQueue
     # Machines of jobs that come from other nodes.
     arrivals: Arrivals
+    # Machines of jobs that are gone.
+    removals: Removals
     # Where container runtimes of this node fetch images, if the site wants that.
     mirror: MirrorLogins | None = None
     # The site's keys, of which the first signs.

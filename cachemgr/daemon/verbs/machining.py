@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool
+from cachemgr.base.errors import BadRequest, CacheError, InUse, NotAllowed, NotInPool
 from cachemgr.daemon.verbs import access, quota
 from cachemgr.machines.batch import arrivals, kept
 from cachemgr.machines.batch.moving import ARRIVE, DROP, DROPPED, STEPS
@@ -79,7 +79,10 @@ def discard(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Disc
     owner = request.read(ReleaseRequest).owner
     found = [each for each in kept.kept_machines() if f"{JOB_OWNER}{each.job}" == owner]
     for each in found:
-        if not kept.discard(each):
+        is_done = node.removals.remove(each)
+        if is_done is None:
+            raise InUse(f"the machine of {owner} is still being removed, or another one of its user's")
+        if not is_done:
             raise CacheError(f"the machine of {owner} could not be removed: look at {kept.FOLDER}")
         node.log.info("machine of a job that is gone", owner=owner, uid=each.uid)
     return Discarded(len(found))

@@ -10,6 +10,7 @@ import pwd
 import re
 import stat
 import subprocess
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -29,6 +30,8 @@ OTHER = "other"
 """Beside a user's machines of virtual nodes: where those are that have changed their folder."""
 MOST = 2000
 TIME_S = 30
+WAIT_S, BESIDE_S = 4, 0.2
+"""So long whoever has one removed waits for that; beside others, which may hang."""
 _OF_USER = re.compile(r"outrider-(0|[1-9][0-9]{0,9})")
 _OF_JOB = re.compile(r"job-([0-9]{1,10})(?:-([0-9]{1,10}))?")
 
@@ -88,6 +91,49 @@ def discard(machine: KeptMachine, program: str = PROGRAM) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
+
+
+class Removals:
+    """Machines of jobs that are gone, while they are removed: a thread each, since their users can make that
+    last, and one at a time of each user's. Any thread may call."""
+
+    def __init__(self, program: str = PROGRAM, most: int = 8) -> None:
+        self._program = program
+        self._most = most
+        self._guard = threading.Lock()
+        self._of: dict[int, _Removal] = {}
+
+    def remove(self, machine: KeptMachine) -> bool | None:
+        """Whether it was done; None as long as it or another one of this user's is not."""
+        with self._guard:
+            self._of = {uid: each for uid, each in self._of.items() if each.is_alive() or uid == machine.uid}
+            removal = self._of.get(machine.uid)
+            if removal is None or (removal.machine.key != machine.key and not removal.is_alive()):
+                if len(self._of) >= self._most and removal is None:
+                    return None
+                removal = self._of[machine.uid] = _Removal(machine, self._program)
+                removal.start()
+            elif removal.machine.key != machine.key:
+                return None
+            is_alone = len(self._of) == 1
+        removal.join(WAIT_S if is_alone else BESIDE_S)
+        with self._guard:
+            if removal.is_alive():
+                return None
+            if self._of.get(machine.uid) is removal:
+                del self._of[machine.uid]
+        return removal.is_done
+
+
+class _Removal(threading.Thread):
+    def __init__(self, machine: KeptMachine, program: str) -> None:
+        super().__init__(name=f"removal of job {machine.job}", daemon=True)
+        self.machine = machine
+        self.is_done = False
+        self._program = program
+
+    def run(self) -> None:
+        self.is_done = discard(self.machine, self._program)
 
 
 def as_user(

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
-from cachemgr.machines.batch.kept import OTHER, KeptMachine, discard, kept_machines
+import pytest
+
+from cachemgr.machines.batch import kept
+from cachemgr.machines.batch.kept import OTHER, KeptMachine, Removals, discard, kept_machines
+from testbed.waiting import awaited
 
 OWN = os.geteuid() or 4242
 
@@ -70,6 +75,46 @@ def test_machine_is_discarded_with_the_rights_of_its_user(tmp_path: Path) -> Non
     assert (tmp_path / "asked").read_text() == f"{OWN} discard 7\n"
     assert not discard(KeptMachine(OWN, "7"), str(program))
     assert not discard(KeptMachine(OWN, "7"), str(tmp_path / "none"))
+
+
+def test_machine_whose_removal_hangs_keeps_no_other_users_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "WAIT_S", 0.2)
+    going_on, removed = threading.Event(), []
+
+    def remove(machine: KeptMachine, program: str) -> bool:
+        removed.append(machine.key)
+        return going_on.wait(60) if machine.uid == 1 else True
+
+    def removed_in_time(uid: int, key: str) -> bool:
+        return True is awaited(lambda: removals.remove(KeptMachine(uid, key)), 60)
+
+    monkeypatch.setattr(kept, "discard", remove)
+    removals = Removals(most=2)
+    hanging = [removals.remove(KeptMachine(1, key)) for key in ("7", "8", "7")]
+    others = [removed_in_time(uid, "9") for uid in (2, 3)]
+    before = list(dict.fromkeys(removed))
+    going_on.set()
+
+    assert hanging == [None, None, None]
+    assert others == [True, True]
+    assert before == ["7", "9"]
+    assert [removed_in_time(1, key) for key in ("7", "8")] == [True, True]
+    assert [key for key in removed if key != "9"] == ["7", "8"]
+
+
+def test_no_more_are_removed_at_a_time_than_there_are_places_and_what_fails_is_told_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept, "WAIT_S", 0.2)
+    going_on = threading.Event()
+    monkeypatch.setattr(kept, "discard", lambda machine, program: going_on.wait(60) and machine.uid != 1)
+    removals = Removals(most=1)
+    before = [removals.remove(KeptMachine(uid, "7")) for uid in (1, 2)]
+    going_on.set()
+    monkeypatch.setattr(kept, "WAIT_S", 60)
+
+    assert before == [None, None]
+    assert [removals.remove(KeptMachine(uid, "7")) for uid in (1, 1, 2)] == [False, False, True]
 
 
 def test_machine_in_its_second_folder_is_kept_like_one_in_the_first(tmp_path: Path) -> None:
