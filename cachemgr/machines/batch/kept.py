@@ -13,6 +13,7 @@ import subprocess
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 
 from cachemgr.machines.batch.steps.marks import FOLDER_PREFIX
 from cachemgr.machines.guest.readiness import readiness_in
@@ -29,6 +30,8 @@ DISCARD = "discard"
 OTHER = "other"
 """Beside a user's machines of virtual nodes: where those are that have changed their folder."""
 MOST = 2000
+MOST_PASSED = 20_000
+"""So many names are looked at in a user's folder: who fills it hides what is theirs alone."""
 TIME_S = 30
 WAIT_S, BESIDE_S = 4, 0.2
 """So long whoever has one removed waits for that; beside others, which may hang."""
@@ -53,19 +56,23 @@ class KeptMachine:
 
 
 def kept_machines(folder: str = FOLDER) -> list[KeptMachine]:
-    """All of them, of whatever state; those of a folder that is not its user's alone are nobody's."""
-    found: list[KeptMachine] = []
-    for name in _names(folder):
-        user = _OF_USER.fullmatch(name)
-        if user is None or not _is_of(f"{folder}/{name}", int(user[1])):
-            continue
-        places = (f"{folder}/{name}", f"{folder}/{name}/{OTHER}")
-        for inside in sorted({each for place in places for each in _names(place)}):
-            job = _OF_JOB.fullmatch(inside)
-            if job is not None and len(found) < MOST:
-                word = next(filter(None, (readiness_in(place, inside) for place in places)), "")
-                found.append(KeptMachine(int(user[1]), inside[len("job-") :], word))
-    return found
+    """All of them, of whatever state; those of a folder that is not its user's alone are nobody's.
+
+    In turns of users: the first so many have machines of each.
+    """
+    names: list[tuple[int, str, str]] = []
+    for name in _names(folder, _OF_USER):
+        if _is_of(f"{folder}/{name}", int(name.partition("-")[2])):
+            above = f"{folder}/{name}"
+            own = {*_names(above, _OF_JOB, MOST_PASSED), *_names(f"{above}/{OTHER}", _OF_JOB, MOST_PASSED)}
+            names += ((number, above, inside) for number, inside in enumerate(sorted(own)[:MOST]))
+    return [_kept(above, inside) for _, above, inside in sorted(names)[:MOST]]
+
+
+def _kept(above: str, inside: str) -> KeptMachine:
+    words = (readiness_in(place, inside) for place in (above, f"{above}/{OTHER}"))
+    uid = int(above.rpartition("-")[2])
+    return KeptMachine(uid, inside[len("job-") :], next(filter(None, words), ""))
 
 
 def listed_machines(at_us: int, folder: str = FOLDER) -> ListedMachines:
@@ -156,9 +163,11 @@ def as_user(
     return done
 
 
-def _names(folder: str) -> list[str]:
+def _names(folder: str, pattern: re.Pattern[str], most: int | None = None) -> list[str]:
+    """What is called so in a folder, among the first so many. Anybody can fill it with other names."""
     try:
-        return sorted(os.listdir(folder))
+        with os.scandir(folder) as entries:
+            return sorted([each.name for each in islice(entries, most) if pattern.fullmatch(each.name)])
     except OSError:
         return []
 

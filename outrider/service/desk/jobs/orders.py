@@ -6,6 +6,7 @@ An order says what should be now: it takes the place of all that wait for the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from outrider.service.desk.batch.job_effects import is_of_job, machine_of, subject_of
 from outrider.service.desk.nodes.orders import NodeOrders
@@ -15,6 +16,9 @@ from outrider.service.meter import Log
 from outrider.service.ports import NodeReport
 from outrider.store.records import Effect
 
+MOST_MACHINES = 16
+"""So many machines of jobs that are gone are removed from a node at a time: any user can make what looks like
+many, and what reservations need of the node comes behind them."""
 IsCarrying = Callable[[str], bool]
 """Whether an effect is on its way to the batch system, by its identity."""
 
@@ -65,19 +69,20 @@ class JobOrders:
         machines = report.machines if self._site.settings.allows_machines else ()
         if (status := self._node_orders.statuses.get(report.node)) is not None:
             status.machines = frozenset(machines)
-        gone = [
-            owner
-            for owner in dict.fromkeys((*report.jobs, *machines))
-            if (job := job_of_owner(owner)) is not None
-            and job not in self._seen
-            and job not in self._seen_before
-        ]
+        of_machines = islice(filter(self._is_gone, machines), MOST_MACHINES)
+        gone = list(dict.fromkeys((*filter(self._is_gone, report.jobs), *of_machines)))
         for owner in gone:
             self._node_orders.release(report.node, owner, self._site.now_s)
             self._log.info("instance or machine of a job that is gone", node=report.node, owner=owner)
         return tuple(
             f"node {report.node} has an instance or a machine of {owner}, which is gone" for owner in gone
         )
+
+    def _is_gone(self, owner: str) -> bool:
+        assert self._seen is not None
+        assert self._seen_before is not None
+        job = job_of_owner(owner)
+        return job is not None and job not in self._seen and job not in self._seen_before
 
     def _drop(self, subject: str) -> None:
         """Earlier orders are void, but for one on its way: what comes next waits for that."""

@@ -12,6 +12,7 @@ from cachemgr.machines.batch import kept
 from cachemgr.machines.batch.kept import OTHER, KeptMachine, Removals, discard, kept_machines
 from testbed.waiting import awaited
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of other users")
 OWN = os.geteuid() or 4242
 
 
@@ -57,6 +58,35 @@ def test_machine_says_how_far_it_is_by_a_links_text_and_nothing_is_opened(tmp_pa
     found = {each.key: each.readiness for each in kept_machines(str(tmp_path))}
 
     assert found == {"1": "2 worker1 10.211.0.2 runs", "2": "", "3": "", "4": "", "5": "", "6": ""}
+
+
+def test_user_with_many_names_hides_no_machines_but_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "MOST_PASSED", 5)
+    mine = user_folder(tmp_path, OWN)
+    for number in range(9):
+        (mine / f"job-{number}").mkdir()
+        (tmp_path / f"outrider-x{number}").touch()
+    found = kept_machines(str(tmp_path))
+
+    assert len(found) == 5
+    assert {each.uid for each in found} == {OWN}
+
+
+@needs_root
+def test_users_with_many_machines_hide_none_of_who_has_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "MOST", 6)
+    for uid, count in ((1001, 9), (1002, 9), (1003, 1)):
+        mine = tmp_path / f"outrider-{uid}"
+        for number in range(count):
+            (mine / f"job-{uid}{number}").mkdir(parents=True)
+        os.chown(mine, uid, uid)
+    found = [each.key for each in kept_machines(str(tmp_path))]
+
+    assert found == ["10010", "10020", "10030", "10011", "10021", "10012"]
 
 
 def test_machine_is_discarded_with_the_rights_of_its_user(tmp_path: Path) -> None:
