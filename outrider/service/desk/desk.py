@@ -337,6 +337,7 @@ class Desk:
         parts = self._parts
         if parts is None:
             return
+        parts.orders.came_back(effect.identity)
         site, identity, now_s, job = parts.site, effect.identity, self._now_s, job_of(effect)
         if result is None or isinstance(result, JobUse):
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
@@ -347,8 +348,7 @@ class Desk:
             else:
                 parts.jobs.carried(effect, job, result)
             return
-        wait_s = self._batch.again_s(effect)
-        words = str(result) or type(result).__name__
+        wait_s, words = self._batch.again_s(effect), str(result) or type(result).__name__
         waiting = self._store.waiting_effects(effect.subject)
         # A machine that is to be moved is suspended before and goes on afterwards, whatever else is wanted.
         is_one_of_several = effect.kind == PARK or any(map(is_move, waiting))

@@ -178,10 +178,6 @@ class JobQueues:
         self.touched = Rota()
         """Those of which something has changed: it may be time to release them, and to say so."""
 
-    @property
-    def is_busy(self) -> bool:
-        return bool(self.to_read or self.to_choose or self.touched)
-
     def counts(self) -> dict[str, int]:
         """How many jobs have come how far."""
         found = Counter(entry.stage for entry in self.entries.values())

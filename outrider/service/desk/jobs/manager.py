@@ -240,7 +240,9 @@ class JobManager:
     @property
     def is_busy(self) -> bool:
         """Whether something was left to be done at once."""
-        return self.queues.is_busy or self._is_reviewing or self.turns.is_due
+        queues = self.queues
+        is_left = bool(queues.to_read or queues.to_choose or (queues.touched and not self._orders.is_behind))
+        return is_left or self._is_reviewing or self.turns.is_due
 
     def next_s(self) -> int | None:
         """When to be asked again: at once, if anything was left."""
@@ -248,6 +250,7 @@ class JobManager:
         if self.is_busy:
             return now_s
         instants = [self._best_effort.next_s(), self.notes.next_s(now_s), self.yielding.next_s()]
+        instants.append(now_s + 1 if self.queues.touched else None)
         return min((at_s for at_s in instants if at_s is not None), default=None)
 
     def names(self, nodes: set[int]) -> tuple[str, ...]:

@@ -16,6 +16,11 @@ from outrider.service.meter import Log
 from outrider.service.ports import NodeReport
 from outrider.store.records import Effect
 
+MOST_UNDER_WAY = 128
+"""So many orders are on their way to the batch system, or wait for that, at a time. More would be in front of
+reservations and of other users' jobs, which come later."""
+LOST_S = 60
+"""What has not come back for so long is not waited for."""
 MOST_MACHINES = 16
 """So many machines of jobs that are gone are removed from a node at a time: any user can make what looks like
 many, and what reservations need of the node comes behind them."""
@@ -33,6 +38,8 @@ class JobOrders:
         self._log = log
         self._seen: frozenset[str] | None = None
         self._seen_before: frozenset[str] | None = None
+        self._under_way: dict[str, int] = {}
+        """What was ordered and has not come back, and when it was ordered."""
 
     def take_up(self) -> None:
         """What an earlier service wanted of jobs is decided anew at the first look."""
@@ -43,6 +50,20 @@ class JobOrders:
     def order(self, effect: Effect) -> None:
         self._drop(effect.subject)
         self._site.todo([effect])
+        self._under_way[effect.identity] = self._site.now_s
+
+    def came_back(self, identity: str) -> None:
+        """It has been carried out, or has failed and waits for another attempt."""
+        self._under_way.pop(identity, None)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether nothing more should be ordered, since others would wait behind it."""
+        if len(self._under_way) < MOST_UNDER_WAY:
+            return False
+        since_s = self._site.now_s - LOST_S
+        self._under_way = {each: at_s for each, at_s in self._under_way.items() if at_s > since_s}
+        return len(self._under_way) >= MOST_UNDER_WAY
 
     def drop(self, job: str) -> None:
         """Nothing is wanted of a job any more."""
@@ -90,6 +111,7 @@ class JobOrders:
         for effect in self._site.store.waiting_effects(subject):
             if not self._is_carrying(effect.identity):
                 identity = effect.identity
+                self._under_way.pop(identity, None)
                 self._site.write_lightly(
                     lambda progress, identity=identity: progress.finish_effect(identity, now_s)  # type: ignore[misc]
                 )

@@ -55,7 +55,9 @@ class JobRelease:
         self._meter = meter
 
     def run(self) -> None:
-        """The next of those that have changed."""
+        """The next of those that have changed, unless the batch system has enough to do."""
+        if self._orders.is_behind:
+            return
         touched = self._jobs.take(self._jobs.touched, SETTLED_AT_ONCE)
         if not touched:
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +14,18 @@ from outrider.service.answers.jobs import JobDetails
 from outrider.service.answers.site import Status
 from outrider.service.daemon.threads.inbox import MOST_IN_A_ROW, Inbox
 from outrider.service.desk.batch.effect_queue import MOST_CARRIED
+from outrider.service.desk.batch.job_effects import subject_of
+from outrider.service.desk.batch.reservation_effects import RESERVE
 from outrider.service.desk.jobs.manager import READ_AT_ONCE
+from outrider.service.desk.jobs.orders import MOST_UNDER_WAY
+from outrider.service.desk.jobs.release import SETTLED_AT_ONCE
 from outrider.service.ports import Call, Carry, Finished, Look, ResolveImage
 from outrider.service.requests import Asked, ShowJob, ShowStatus, Ticked
-from tests.unit.service.desk.sandbox import ADMIN, ALICE, Sandbox
+from outrider.store.records import Effect
+from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, Sandbox, wanted
 
 JOBS = 4 * READ_AT_ONCE
+MANY = 100 * MOST_CARRIED
 
 
 @pytest.fixture
@@ -147,3 +155,56 @@ def test_request_waits_for_a_few_results_and_not_for_all() -> None:
     assert [each for each in taken if each != "request"] == [
         f"result {number}" for number in range(3 * MOST_IN_A_ROW)
     ]
+
+
+@pytest.fixture
+def flooded(busy: Sandbox) -> Iterator[tuple[Sandbox, list[Carry]]]:
+    """Thousands of jobs of ALICE's are to be held; one of BOB's is held already."""
+    look(busy, with_one_of_bobs(sight(busy, MANY), JobState.HELD))
+    seen = with_one_of_bobs(sight(busy, MANY, JobState.PENDING), JobState.HELD)
+    calls = [*look(busy, seen), *rest(busy)[1]]
+    yield busy, [each for each in calls if isinstance(each, Carry)]
+    busy.close()
+
+
+def with_one_of_bobs(seen: Sight, state: JobState) -> Sight:
+    is_held = state is JobState.HELD
+    own = replace(seen.jobs[0], key="bobs", user=BOB.user, uid=BOB.uid, state=state, is_held_by_us=is_held)
+    return replace(seen, jobs=(*seen.jobs, own))
+
+
+def carried(site: Sandbox, waiting: list[Carry]) -> list[Effect]:
+    """What the batch system is asked for, in order; it answers at once."""
+    found = list[Effect]()
+    while waiting:
+        call = waiting.pop(0)
+        found.append(call.effect)
+        outcome = site.desk.handle(Finished(call=call, result=None), site.now_s)
+        waiting += [each for each in (*outcome.calls, *rest(site)[1]) if isinstance(each, Carry)]
+    return found
+
+
+def test_reservation_does_not_wait_behind_thousands_of_one_users_jobs(
+    flooded: tuple[Sandbox, list[Carry]],
+) -> None:
+    site, waiting = flooded
+    calls = site.desk.handle(Asked(ticket=3, caller=BOB, request=wanted(site)), site.now_s).calls
+    kinds = [
+        each.kind for each in carried(site, waiting + [each for each in calls if isinstance(each, Carry)])
+    ]
+
+    assert len(kinds) == MANY + 1
+    assert kinds.index(RESERVE) < MOST_UNDER_WAY + 2 * SETTLED_AT_ONCE
+
+
+def test_job_of_who_has_one_does_not_wait_behind_thousands_of_anothers(
+    flooded: tuple[Sandbox, list[Carry]],
+) -> None:
+    site, waiting = flooded
+    calls = look(site, with_one_of_bobs(sight(site, MANY, JobState.PENDING), JobState.PENDING))
+    subjects = [
+        each.subject for each in carried(site, waiting + [each for each in calls if isinstance(each, Carry)])
+    ]
+
+    assert len(subjects) == MANY + 1
+    assert subjects.index(subject_of("bobs")) < MOST_UNDER_WAY + 2 * SETTLED_AT_ONCE
