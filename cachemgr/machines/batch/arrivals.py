@@ -33,8 +33,10 @@ class Arrivals:
 
     clock: Clock
     most: int = 16
+    # Users can make what brings their machines last for ever.
+    most_of_one: int = 4
     _guard: threading.Lock = field(default_factory=threading.Lock)
-    _running: dict[str, threading.Thread] = field(default_factory=dict)
+    _running: dict[str, tuple[int, threading.Thread]] = field(default_factory=dict)
     _done: dict[str, tuple[float, MovedMachine | CacheError]] = field(default_factory=dict)
     _told: dict[str, None] = field(default_factory=dict)
     """Those that were told, the latest last."""
@@ -48,7 +50,7 @@ class Arrivals:
         with self._guard:
             found, thread = self._taken(owner), None
             if found is None:
-                thread = self._running.get(owner) or self._begin(owner, uid, given)
+                thread = self._running[owner][1] if owner in self._running else self._begin(owner, uid, given)
             is_waited_for = owner in self._told
         if thread is not None and is_waited_for:
             thread.join(AGAIN_S)
@@ -71,10 +73,12 @@ class Arrivals:
     def _begin(self, owner: str, uid: int, given: str) -> threading.Thread:
         if len(self._running) >= self.most:
             raise InUse(f"{self.most} machines are coming to this node already")
+        if sum(whose == uid for whose, _ in self._running.values()) >= self.most_of_one:
+            raise InUse(f"{self.most_of_one} machines of that user are coming to this node already")
         thread = threading.Thread(
             target=self._bring, args=(owner, uid, given), name=f"arrival {owner}", daemon=True
         )
-        self._running[owner] = thread
+        self._running[owner] = uid, thread
         thread.start()
         return thread
 

@@ -8,7 +8,7 @@ from time import sleep
 import pytest
 
 from cachemgr.base.clock import SystemClock
-from cachemgr.base.errors import CacheError, SourceFailed
+from cachemgr.base.errors import CacheError, InUse, SourceFailed
 from cachemgr.machines.batch import arrivals
 from cachemgr.machines.batch.arrivals import COMING, Arrivals
 from cachemgr.protocol import MovedMachine
@@ -67,3 +67,15 @@ def test_what_went_wrong_is_told_once_and_tried_again(steps: Steps) -> None:
     steps.fails = False
 
     assert eventually(node, "quick") == "fetched"
+
+
+def test_machines_of_one_user_that_never_come_leave_places_to_others(steps: Steps) -> None:
+    node = Arrivals(SystemClock(), most=3, most_of_one=2)
+    coming = [node.look(f"job-{number}", 2001, "slow").state for number in (1, 2)]
+    with pytest.raises(InUse, match="2 machines of that user are coming to this node already"):
+        node.look("job-3", 2001, "slow")
+    again = node.look("job-2", 2001, "slow").state
+    others = node.look("job-4", 2002, "slow").state
+    steps.go.set()
+
+    assert [*coming, again, others] == [COMING] * 4
