@@ -58,7 +58,7 @@ class Pace:
 
 
 SHORT = Pace(
-    every_s=3, memory_s=12, quiet_s=14, crowded_s=40, after_s=30, job_s=600, wishes_s=200, notice_s=20
+    every_s=3, memory_s=12, quiet_s=14, crowded_s=40, after_s=45, job_s=600, wishes_s=200, notice_s=20
 )
 TWENTY_MINUTES = Pace(
     every_s=30, memory_s=120, quiet_s=240, crowded_s=480, after_s=480, job_s=10, wishes_s=30, notice_s=80
