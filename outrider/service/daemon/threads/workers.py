@@ -191,21 +191,11 @@ class Workers:
 
     def with_rms(self, function: Callable[[BatchSystem], T], uid: int) -> Future[T]:
         """Let something be asked of the batch system in its turn. Raises Busy; the future, RmsError."""
-        future: Future[T] = Future()
-        task = FutureTask(
-            future,
-            lambda: self._act(function),
-            lambda words: NotDone(_no_answer(words)),
-            self._log,
-            expected=EXPECTED,
-        )
-        self._rms.add(task, uid)
-        return future
+        return self._begun(self._rms, lambda: self._act(function), uid)
 
     def submitting(self, hand_over: Callable[[OnBatchSystem], T], uid: int) -> Future[T]:
         """Let a job be handed over in a user's name, where nobody else waits for it. Raises Busy; the future,
         RmsError."""
-        future: Future[T] = Future()
 
         def on_rms(function: Callable[[BatchSystem], Asked]) -> Asked:
             try:
@@ -213,14 +203,14 @@ class Workers:
             except Busy as error:
                 raise NotDone(Trouble(code="busy", message=str(error))) from error
 
+        return self._begun(self._submissions, lambda: hand_over(on_rms), uid)
+
+    def _begun(self, threads: TaskThreads, function: Callable[[], T], uid: int) -> Future[T]:
+        future: Future[T] = Future()
         task = FutureTask(
-            future,
-            lambda: hand_over(on_rms),
-            lambda words: NotDone(_no_answer(words)),
-            self._log,
-            expected=EXPECTED,
+            future, function, lambda words: NotDone(_no_answer(words)), self._log, expected=EXPECTED
         )
-        self._submissions.add(task, uid)
+        threads.add(task, uid)
         return future
 
     def _on_rms(self, function: Callable[[BatchSystem], T]) -> T:
