@@ -8,8 +8,8 @@ from dataclasses import replace
 from outrider.core.model import Resources
 from outrider.rms.base import Refused, Submission
 from outrider.rms.slurm.fields import BadField
-from outrider.rms.slurm.jobs import HELD_BEGIN_S
-from outrider.rms.slurm.records import MOST_COMMENT, JobRecord, carried
+from outrider.rms.slurm.jobs import HELD_BEGIN_S, SlurmJob
+from outrider.rms.slurm.records import MOST_COMMENT, JobRecord, carried, with_ticket
 
 FAR_S = 365 * 86_400
 """How far away a job's begin is put that has to wait for us."""
@@ -121,3 +121,14 @@ def arguments(submission: Submission, record: JobRecord | None, now_s: int, fold
         if record.is_held:
             found.append(f"--begin=uts{now_s + FAR_S}")
     return found
+
+
+def comment_with_ticket(known: SlurmJob, ticket: str) -> str:
+    """A job's comment with a ticket in the place of the last one. Raises Refused."""
+    comment = with_ticket(known.comment, ticket, known.record.option)
+    if len(comment) > MOST_COMMENT:
+        raise Refused(
+            f"job {known.key} has a comment of {len(known.comment)} characters: with its ticket that is "
+            f"more than {MOST_COMMENT}; its user has to shorten it"
+        )
+    return comment

@@ -32,6 +32,7 @@ from outrider.rms.slurm.handing import (
     FAR_S,
     FORGETS_S,
     arguments,
+    comment_with_ticket,
     expected,
     key_in,
     record_for,
@@ -41,7 +42,6 @@ from outrider.rms.slurm.handing import (
 from outrider.rms.slurm.jobs import HELD_BEGIN_S, SlurmJob
 from outrider.rms.slurm.placing import led
 from outrider.rms.slurm.records import (
-    MOST_COMMENT,
     JobRecord,
     NodeWish,
     comment_of,
@@ -429,7 +429,7 @@ class SlurmSystem(SubmitsByCommand):
             self._hold(found, known, reason, "ReservationName=")
 
     def _carry(self, found: Standing, known: SlurmJob, ticket: str) -> None:
-        comment = _with_ticket(known, ticket)
+        comment = comment_with_ticket(known, ticket)
         if comment != known.comment:
             self._write(found, known, known.record if known.is_managed else None, f"Comment={comment}")
             self._seen.keep(replace(self._seen.job(known.key), comment=comment))
@@ -442,7 +442,7 @@ class SlurmSystem(SubmitsByCommand):
         if nodes is not None or record.wish is not None:
             asked = nodes or known.wish
             parts += [f"ReqNodeList={asked.required}", f"ExcNodeList={asked.excluded}"]
-        comment = _with_ticket(known, ticket) if ticket else known.comment
+        comment = comment_with_ticket(known, ticket) if ticket else known.comment
         if comment != known.comment:
             parts.append(f"Comment={comment}")
         if record.saved is not None and record.is_held and record.saved.limit_s:
@@ -455,16 +455,28 @@ class SlurmSystem(SubmitsByCommand):
             record, is_held=False, is_stopped=False, is_expected=False, is_suspended=False, priority=0,
             wish=None if nodes is None else known.wish,
         )  # fmt: skip
-        if record.is_expected and found.is_stopped:
+        is_shown = record.is_expected and found.is_stopped
+        if is_shown:
             # Until it has a priority it is ours to release, whatever ends this call halfway.
             self._write(found, known, replace(record, wish=new.wish), *parts)
             self._commands.ask("scontrol", "release", found.address)
             found, known, parts = replace(found, priority=FIRST), self._seen.job(known.key), []
-        self._write(found, known, new if known.is_managed or new != record else None, *parts, *place)
+        try:
+            self._write(found, known, new if known.is_managed or new != record else None, *parts, *place)
+        finally:
+            if is_shown:
+                self._check_released(found, record)
         kept = replace(self._seen.job(known.key), is_held_by_us=False, eligible_s=begin_s)
         self._seen.keep(replace(kept, comment=comment) if comment != known.comment else kept)
         if found.is_stopped and not found.is_held_by_people:
             self._commands.ask("scontrol", "release", found.address)
+
+    def _check_released(self, found: Standing, record: JobRecord) -> None:
+        """Raises Unavailable if slurmctld came back meanwhile without what it had been told: a job without
+        a priority is ours to release as long as its record says so."""
+        if standing(self._commands, found.key).is_stopped:
+            self._write(found, self._seen.job(found.key), record)
+            raise Unavailable(f"slurmctld has forgotten that job {found.key} was released")
 
     def _write(self, found: Standing, known: SlurmJob, record: JobRecord | None, *parts: str) -> None:
         """One update, so that nobody sees the half of it."""
@@ -479,14 +491,3 @@ class SlurmSystem(SubmitsByCommand):
             known = replace(known, record=record, is_managed=True)
         self._commands.ask("scontrol", "update", f"JobId={found.address}", *changes)
         self._seen.keep(known)
-
-
-def _with_ticket(known: SlurmJob, ticket: str) -> str:
-    """A job's comment with a ticket in the place of the last one. Raises Refused."""
-    comment = with_ticket(known.comment, ticket, known.record.option)
-    if len(comment) > MOST_COMMENT:
-        raise Refused(
-            f"job {known.key} has a comment of {len(known.comment)} characters: with its ticket that is "
-            f"more than {MOST_COMMENT}; its user has to shorten it"
-        )
-    return comment
