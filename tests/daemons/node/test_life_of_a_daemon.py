@@ -373,6 +373,7 @@ def test_daemon_serves_although_what_was_arriving_cannot_be_read(
     carrier.hold("http://x/b")
     for uri in carrier.contents:
         daemon.ask("add", uri=uri, pin={"owner": "o", "until_s": CLOCK.now_s() + 600})
+    eventually("both arrive", lambda: len(carrier.started_at) == len(carrier.contents), daemon.log)
     daemon.stop()
     gate.set()
     carrier.gates.clear()
@@ -381,6 +382,7 @@ def test_daemon_serves_although_what_was_arriving_cannot_be_read(
     (broken / "pins").write_text("not a folder")
 
     again = inside()
+    eventually("the other has arrived", lambda: again.ask("ls")["images"], again.log)
     again.settle()
 
     assert len(again.ask("ls")["images"]) == 1
