@@ -24,7 +24,7 @@ from cachemgr.machines.qemu.layers import layer_name, layers_of, remove_layers, 
 from cachemgr.machines.qemu.memory import make_memory
 from cachemgr.machines.qemu.merging import dismiss_merge, merge_is_done
 from cachemgr.machines.qemu.mirror import let_go_of_mirrors
-from cachemgr.machines.qemu.monitor import QemuMonitor, QemuRefused, listening
+from cachemgr.machines.qemu.monitor import QemuGone, QemuMonitor, QemuRefused, listening
 from cachemgr.machines.record import FILE, MachineRecord, QemuFacts, has_record, read_record, write_record
 from cachemgr.machines.troubles import disk_trouble
 
@@ -171,7 +171,13 @@ class MachineKeeper:
         if action == states.FINISH:
             return self.finished(record, f"QEMU died while the machine was {record.state}")
         if action in (states.UNDO, states.CONTINUE):
-            return self.going_on(record)
+            try:
+                return self.going_on(record)
+            except QemuGone:
+                # It may have died just now, while it was asked.
+                if not process.wait_for_end(self.folder, self.site.clock, QUIT_S):
+                    raise
+                return self.settled()
         return record
 
     def launched(

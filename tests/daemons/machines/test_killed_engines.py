@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from random import Random
 
@@ -159,6 +160,26 @@ def test_qemu_killed_while_it_saves_is_lost_and_leaves_nothing(engine: Engine, c
     assert found["state"] == "lost"
     assert "QEMU died while the machine was" in found["reason"]
     assert [name for name in os.listdir(engine.machines / "a") if ".qcow2" in name or "state" in name] == []
+
+
+def test_qemu_killed_while_it_is_asked_is_lost(engine: Engine, counter: str) -> None:
+    engine("start", "a", "--wish", counter)
+    goes_on(engine, "a")
+    (pid,) = engine.qemus("a")
+    os.kill(pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(engine, "status", "a")
+        wait_until(lambda: is_asked(pid), lambda: "nobody asks QEMU")
+        os.kill(pid, signal.SIGKILL)
+        told = found.result()
+
+    assert (told["state"], told["reason"]) == ("lost", "QEMU died while the machine was running")
+
+
+def is_asked(pid: int) -> bool:
+    """Whether somebody is connected to a socket of QEMU's that it has not accepted yet, for it is stopped."""
+    listed = subprocess.run(["ss", "-xlnp"], check=True, capture_output=True, text=True).stdout
+    return any(f"pid={pid}," in line and line.split()[2] != "0" for line in listed.splitlines())
 
 
 def kill_at_random(engine: Engine, counter: str, rounds: int) -> set[str]:

@@ -50,7 +50,8 @@ class JobOrders:
     def order(self, effect: Effect) -> None:
         self._drop(effect.subject)
         self._site.todo([effect])
-        self._under_way[effect.identity] = self._site.now_s
+        if effect.due_s <= self._site.now_s:
+            self._under_way[effect.identity] = self._site.now_s
 
     def came_back(self, identity: str) -> None:
         """It has been carried out, or has failed and waits for another attempt."""

@@ -54,11 +54,16 @@ def test_ten_sessions_at_once_and_one_that_is_interrupted_harm_no_queue(found: S
     def interrupt() -> CompletedProcess[str]:
         return found.cluster.run(HEAD, interrupted, user=found.user, check=False, timeout_s=40)
 
-    *done, cut = at_once(*sessions, interrupt)
+    def has_run(done: CompletedProcess[str]) -> bool:
+        return done.returncode == 0 and done.stdout in ("n1\n", "n2\n")
 
-    # On a machine that is busy enough a client loses its session's status, hooks or not.
-    assert [each.stdout in ("n1\n", "n2\n") for each in done].count(True) >= len(done) - 1
-    assert [each.returncode for each in done].count(0) >= len(done) - 1
+    for _ in range(TRIES):
+        *done, cut = at_once(*sessions, interrupt)
+        # On a machine that is busy enough clients lose their sessions' status, hooks or not.
+        if [has_run(each) for each in done].count(True) >= len(done) - 1:
+            break
+
+    assert [has_run(each) for each in done].count(True) >= len(done) - 1, done
     assert cut.returncode != 0
     found.cluster.queue_states()
 
