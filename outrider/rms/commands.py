@@ -15,9 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from cachemgr.base.clock import MonotonicClock, SystemClock
 from outrider.rms.base import Refused, RmsError, Unavailable, Unknown
 
 TIMEOUT_S = 20.0
+SLOW_S = 600.0
+"""So long no command for which others wait is run as a user whose last one has lasted too long."""
 MOST_BYTES = 256 << 20
 MOST_WORDS = 500
 """Of what a command complains."""
@@ -112,9 +115,13 @@ class CommandLine:
         timeout_s: float = TIMEOUT_S,
         most_bytes: int = MOST_BYTES,
         own_uid: int = 0,
+        clock: MonotonicClock = SystemClock(),  # noqa: B008 - it has no state
     ) -> None:
         self._run = run
         self._dialect = dialect
+        self._clock = clock
+        self._slow: dict[int, float] = {}
+        """Until when users are taken for slow."""
         self._shared = dict(shared)
         self._own = {**shared, **own}
         self._timeout_s = timeout_s
@@ -128,7 +135,8 @@ class CommandLine:
     def ask_as(self, account: Account, *argv: str, text: str = "", timeout_s: float | None = None) -> bytes:
         """The same in a user's name, with the environment that the user's job is to begin with.
 
-        The user can make it last as long as it is given time.
+        The user can make it last as long as it is given time. With a time of its own others wait meanwhile:
+        whoever lets it pass is refused, and so are their next ones for some minutes.
         """
         environment = {
             **self._shared,
@@ -142,7 +150,18 @@ class CommandLine:
             raise Refused(f"only root can submit a job for {account.user}: let the service run as root")
         is_other = account.uid != self._own_uid
         as_whom = account if is_other else None
-        return self._checked(argv, self._finish(argv, environment, text, as_whom, timeout_s))
+        if timeout_s is None:
+            return self._checked(argv, self._finish(argv, environment, text, as_whom, None))
+        words = f"{argv[0]} of {account.user} has not ended within {timeout_s:.0f} s"
+        if self._clock.monotonic_s() < self._slow.get(account.uid, 0.0):
+            raise Refused(f"{words} lately: it is not run for some minutes")
+        try:
+            return self._checked(argv, self._finish(argv, environment, text, as_whom, timeout_s))
+        except Unavailable as error:
+            if not isinstance(error.__cause__, TimeoutError):
+                raise
+            self._slow[account.uid] = self._clock.monotonic_s() + SLOW_S
+            raise Refused(words) from error
 
     def attempt(self, *argv: str) -> Output:
         """How a command ends, if the batch system answers it at all."""

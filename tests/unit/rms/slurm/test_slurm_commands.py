@@ -13,7 +13,7 @@ import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import Refused, RmsError, Submission, Unavailable, Unknown
-from outrider.rms.commands import Account, Output, run_process
+from outrider.rms.commands import SLOW_S, Account, CommandLine, Output, run_process
 from outrider.rms.slurm.commands import DIALECT, SlurmCommands, version_in
 from outrider.rms.slurm.handing import arguments, record_for, script_of
 from outrider.rms.slurm.jobs import SlurmJob, job_in
@@ -114,6 +114,37 @@ def test_commands_have_their_own_environment_and_nothing_of_ours() -> None:
         "SLURM_CONF=/c/slurm.conf",
         "SLURM_TIME_FORMAT=%s",
     ]
+
+
+def test_user_whose_command_keeps_others_waiting_is_refused_for_some_minutes() -> None:
+    class Clock:
+        at_s = 5.0
+
+        def monotonic_s(self) -> float:
+            return self.at_s
+
+    def stopped(argv: Sequence[str], *, account: Account, **more: object) -> Output:
+        seen.append(account.user)
+        if account.user == "mallory":
+            raise TimeoutError
+        return Output(0, b"1\n", "")
+
+    seen: list[str] = []
+    clock = Clock()
+    commands = CommandLine(stopped, DIALECT, shared={}, own={}, clock=clock)  # type: ignore[arg-type]
+    ada, mallory = (Account(user=user, uid=uid, gid=1) for user, uid in (("ada", 1), ("mallory", 2)))
+    for _ in range(3):
+        with pytest.raises(Refused, match="sbatch of mallory has not ended within 5 s"):
+            commands.ask_as(mallory, "sbatch", timeout_s=5)
+        commands.ask_as(ada, "sbatch", timeout_s=5)
+    # Where nobody else waits it is run as ever.
+    with pytest.raises(Unavailable):
+        commands.ask_as(mallory, "sbatch")
+    clock.at_s += SLOW_S
+    with pytest.raises(Refused):
+        commands.ask_as(mallory, "sbatch", timeout_s=5)
+
+    assert seen == ["mallory", "ada", "ada", "ada", "mallory", "mallory"]
 
 
 def test_user_is_not_given_the_services_environment_and_root_becomes_that_user() -> None:

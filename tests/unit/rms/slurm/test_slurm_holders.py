@@ -48,6 +48,8 @@ class ShownSlurm:
     """On which node holders want to be."""
     gone: str = ""
     """What has ended by the time that it is told anything."""
+    is_stopped: bool = False
+    """Whether its user has stopped sbatch."""
 
     def now_s(self) -> int:
         return NOW_S
@@ -74,6 +76,8 @@ class ShownSlurm:
         if argv[0] == "sbatch":
             assert account is not None
             assert text == b"#!/bin/sh\nexec /usr/lib/outrider/machine hold 17 9\n"
+            if self.is_stopped:
+                raise TimeoutError
             return Output(0, b"18\n", "")
         if argv[1] == "show":
             return Output(0, self.shown, "")
@@ -149,6 +153,16 @@ def test_holder_is_charged_to_the_account_that_the_site_names() -> None:
 
     (argv,) = words(slurm, "sbatch")
     assert [word for word in argv if word.startswith("--account=")] == ["--account=machines"]
+
+
+def test_user_who_stops_sbatch_has_machines_saved_and_is_waited_for_once() -> None:
+    """The batch system is asked by one thread: with each attempt everybody would wait."""
+    slurm = ShownSlurm({"17": job("17")}, is_stopped=True)
+    system = slurm.system()
+
+    assert not system.land(WANTED)
+    assert not system.land(WANTED)
+    assert len(words(slurm, "sbatch")) == 1
 
 
 def test_job_whose_errors_go_elsewhere_is_saved() -> None:
