@@ -198,6 +198,13 @@ class Cluster:
                 raise NotUp(f"slurmctld does not end within {DOWN_S} s\n{self.logs()}")
             self.clock.sleep(0.1)
 
+    def kill_controller(self) -> None:
+        """It writes nothing down any more."""
+        pids = self._pids("slurmctld", "-D")
+        self._kill(pids)
+        while self._pids("slurmctld", "-D"):
+            self.clock.sleep(0.02)
+
     def start_controller(self) -> None:
         self._start("slurmctld", "-D")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from cachemgr.base.clock import WallClock
@@ -53,7 +54,6 @@ from outrider.rms.slurm.snapshot import JobsReader, SlurmSnapshot, WarningLog
 
 SAVING = "USR1"
 """The signal by which a machine is told to save itself."""
-
 FIRST = 0xFFFF0000
 """Above what Slurm's own plugins give. With the place that a job had, Slurm would let it wait for another
 that waits for a whole node, although there is room."""
@@ -141,16 +141,21 @@ class SlurmSystem(SubmitsByCommand):
             wish = led(known, nodes, self._seen.places.names)
             if found.is_waiting:
                 self._check_waits(found, known, "released")
-                is_expected = known.record.is_expected and found.is_stopped
-                if known.record.is_stopped and found.is_stopped and not is_expected:
+                before = known.record
+                was_stopped = before.is_stopped and found.is_stopped
+                if was_stopped and not before.is_expected:
                     found, known = self._held_by_begin(found, known)
                 try:
                     self._release(found, known, wish if nodes else None, ticket)
                 except Refused:
                     # It may have started just now, which is what was wanted.
                     found = self._standing(job)
+                    if found.is_waiting and was_stopped:
+                        self._check_let_go(found, before)
                     if found.is_waiting:
                         raise
+                if was_stopped:
+                    self._check_let_go(standing(self._commands, job), before)
             if not found.is_waiting:
                 if ticket:
                     self._carry(found, known, ticket)
@@ -215,8 +220,8 @@ class SlurmSystem(SubmitsByCommand):
                 raise Refused(
                     f"job {job} is {found.slurm_state.lower()}: only one that runs can be suspended"
                 )
-            self._write(found, known, replace(known.record, is_suspended=True))
-            self._commands.ask("scontrol", "requeuehold", found.address)
+            saved = replace(known.record, is_suspended=True)
+            self._end_run(found, known, saved, (), "scontrol", "requeuehold", found.address)
 
     def resume(self, job: str) -> None:
         with self._guard:
@@ -236,6 +241,8 @@ class SlurmSystem(SubmitsByCommand):
             if found.is_stopped:
                 self._commands.ask("scontrol", "release", found.address)
             self._write(found, known, replace(known.record, is_suspended=False))
+            if found.is_stopped:
+                self._check_let_go(standing(self._commands, job), known.record)
 
     def signal(self, job: str, name: str, start_s: int) -> None:
         with self._guard:
@@ -259,12 +266,7 @@ class SlurmSystem(SubmitsByCommand):
                 return
             run = check_run(self._commands, found, start_s)
             record = replace(known.record.said(reason), is_held=True, is_stopped=True, priority=run.priority)
-            self._write(found, known, record, "Requeue=1")
-            try:
-                self._commands.ask("scontrol", "requeuehold", found.address)
-            except Refused:
-                self._write(found, self._seen.job(job), known.record)
-                raise
+            self._end_run(found, known, record, ("Requeue=1",), "scontrol", "requeuehold", found.address)
 
     def save(self, job: str, start_s: int, reason: str, *, is_kept: bool = False) -> None:
         """By a signal that its machine's keeper knows, since the TERM of a requeue would end it. The keeper
@@ -296,12 +298,8 @@ class SlurmSystem(SubmitsByCommand):
                     self._clock.now_s(),
                 ),
             )
-            self._write(found, known, record, "Requeue=1")
-            try:
-                self._commands.ask("scancel", "--batch", f"--signal={SAVING}", found.address)
-            except Refused:
-                self._write(found, self._seen.job(job), known.record)
-                raise
+            saving = ("scancel", "--batch", f"--signal={SAVING}", found.address)
+            self._end_run(found, known, record, ("Requeue=1",), *saving)
 
     def move(self, job: str, nodes: Sequence[str], *, goes_first: bool = False) -> None:
         with self._guard:
@@ -455,28 +453,37 @@ class SlurmSystem(SubmitsByCommand):
             record, is_held=False, is_stopped=False, is_expected=False, is_suspended=False, priority=0,
             wish=None if nodes is None else known.wish,
         )  # fmt: skip
-        is_shown = record.is_expected and found.is_stopped
-        if is_shown:
+        if record.is_expected and found.is_stopped:
             # Until it has a priority it is ours to release, whatever ends this call halfway.
             self._write(found, known, replace(record, wish=new.wish), *parts)
             self._commands.ask("scontrol", "release", found.address)
             found, known, parts = replace(found, priority=FIRST), self._seen.job(known.key), []
-        try:
-            self._write(found, known, new if known.is_managed or new != record else None, *parts, *place)
-        finally:
-            if is_shown:
-                self._check_released(found, record)
+        self._write(found, known, new if known.is_managed or new != record else None, *parts, *place)
         kept = replace(self._seen.job(known.key), is_held_by_us=False, eligible_s=begin_s)
         self._seen.keep(replace(kept, comment=comment) if comment != known.comment else kept)
         if found.is_stopped and not found.is_held_by_people:
             self._commands.ask("scontrol", "release", found.address)
 
-    def _check_released(self, found: Standing, record: JobRecord) -> None:
-        """Raises Unavailable if slurmctld came back meanwhile without what it had been told: a job without
-        a priority is ours to release as long as its record says so."""
-        if standing(self._commands, found.key).is_stopped:
+    def _check_let_go(self, found: Standing, record: JobRecord) -> None:
+        """Raises Unavailable if slurmctld came back between our commands without what it had been told: a job
+        without a priority is ours to release as long as its record says so."""
+        if found.is_stopped:
             self._write(found, self._seen.job(found.key), record)
             raise Unavailable(f"slurmctld has forgotten that job {found.key} was released")
+
+    def _end_run(
+        self, found: Standing, known: SlurmJob, record: JobRecord, parts: tuple[str, ...], *command: str
+    ) -> None:
+        """A command that ends a run, and what is known of the job then: written before it, if we die, and
+        once more after it, if slurmctld came back without that."""
+        self._write(found, known, record, *parts)
+        try:
+            self._commands.ask(*command)
+        except Refused:
+            self._write(found, self._seen.job(known.key), known.record)
+            raise
+        with suppress(Refused):
+            self._write(found, self._seen.job(known.key), record)
 
     def _write(self, found: Standing, known: SlurmJob, record: JobRecord | None, *parts: str) -> None:
         """One update, so that nobody sees the half of it."""

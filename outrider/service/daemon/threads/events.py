@@ -18,7 +18,7 @@ from outrider.service.ports import AskEvent, EventAnswer
 
 GROUP = "outrider.event_sources"
 NOBODY = 65534
-LOOK_S = 15.0
+LOOK_S = 5.0
 # Started as root, since users may not be able to run this interpreter. Reads who to become and a path.
 PROGRAM = """
 import os, sys

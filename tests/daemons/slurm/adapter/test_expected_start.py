@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outrider.rms.base import JobState, RmsJob, Unavailable
+from outrider.rms.base import JobState, RmsJob
 from outrider.rms.commands import Output, run_process
 from tests.contract.harness import Scene
 from tests.contract.slurm_cluster import Cluster
@@ -157,26 +157,3 @@ def test_job_that_its_user_holds_stays_the_users(cluster: Cluster, scene: Scene)
     assert job_of(scene, job).state is JobState.HELD
     cluster.run("scontrol", "release", job)
     scene.wait_for_state(job, JobState.RUNNING, within_s=SOON_S)
-
-
-def test_release_is_given_again_when_slurmctld_forgets_the_half_of_it(cluster: Cluster, scene: Scene) -> None:
-    """As when it is killed in the middle of it, and comes back with what it had on its disk."""
-    job = held_unstarted(cluster, scene)
-    scene.system.note(job, "outrider: image a.qcow2 is on its way", scene.harness.now_s() + HOUR_S)
-    forgets = iter([True])
-
-    def forgetful(argv: Sequence[str], *more: Any, **others: Any) -> Output:
-        found = run_process(argv, *more, **others)
-        if "release" in argv and next(forgets, False):
-            cluster.run("scontrol", "update", f"JobId={job}", "Priority=0")
-        return found
-
-    other = another_system(cluster, forgetful)
-    other.look()
-    with pytest.raises(Unavailable, match="has forgotten"):
-        other.release(job)
-    after = job_of(scene, job)
-    other.release(job)
-    scene.wait_for_state(job, JobState.RUNNING, within_s=SOON_S)
-
-    assert (after.state, after.is_held_by_us) == (JobState.HELD, True)

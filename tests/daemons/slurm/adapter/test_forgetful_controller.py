@@ -1,0 +1,193 @@
+"""slurmctld is killed after any of the commands for one change, and comes back with what it had saved before.
+
+What it answers the rest with is about a job that it remembers otherwise. The service orders again what two
+looks do not show, unless somebody else holds the job by what they show: so that must never be.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import pytest
+
+from outrider.rms.base import JobState, RmsError, RmsJob
+from outrider.rms.commands import Output, run_process
+from outrider.rms.slurm import SlurmSystem
+from tests.contract.harness import Scene
+from tests.contract.slurm_cluster import Cluster
+from tests.daemons.slurm.adapter.test_slurm_live import another_system, cluster, sbatch, scene
+
+__all__ = ["cluster", "scene"]
+CHANGES = ("update", "release", "hold", "uhold", "requeuehold")
+TICKET = "1.2.3"
+ORDERS = 4
+"""So often an order is given again."""
+HOUR_S = 3600
+ENDED_S = 120
+Change = Callable[[SlurmSystem, str], None]
+Prepared = Callable[[Cluster, Scene], str]
+
+
+def pending(cluster: Cluster, scene: Scene) -> str:
+    return sbatch(cluster, "-n1")
+
+
+def held(cluster: Cluster, scene: Scene) -> str:
+    job = pending(cluster, scene)
+    scene.job(job)
+    scene.system.hold(job, "waits for its image")
+    return job
+
+
+def shown(cluster: Cluster, scene: Scene) -> str:
+    """Held, with the start that is expected."""
+    job = held(cluster, scene)
+    scene.system.look()
+    scene.system.note(job, "outrider: on its way", scene.harness.now_s() + HOUR_S)
+    return job
+
+
+def running(cluster: Cluster, scene: Scene) -> str:
+    cluster.run("scontrol", "update", "PartitionName=main", "State=UP")
+    job = sbatch(cluster, "-n1", "--requeue")
+    scene.wait_for_state(job, JobState.RUNNING, within_s=40)
+    cluster.run("scontrol", "update", "PartitionName=main", "State=DOWN")
+    return job
+
+
+def requeued(cluster: Cluster, scene: Scene) -> str:
+    job = running(cluster, scene)
+    requeue(scene.system, job)  # type: ignore[arg-type]
+    scene.wait_for("it waits", lambda sight: seen(sight.jobs, job).state is JobState.HELD, 60)
+    return job
+
+
+def suspended(cluster: Cluster, scene: Scene) -> str:
+    job = running(cluster, scene)
+    scene.system.suspend(job)
+    scene.wait_for("it waits", lambda sight: seen(sight.jobs, job).state is JobState.SUSPENDED, 60)
+    return job
+
+
+def seen(jobs: Sequence[RmsJob], key: str) -> RmsJob:
+    return next(job for job in jobs if job.key == key)
+
+
+def hold(system: SlurmSystem, job: str) -> None:
+    system.hold(job, "waits for its image")
+
+
+def note(system: SlurmSystem, job: str) -> None:
+    system.note(job, "outrider: on its way", None)
+
+
+def release(system: SlurmSystem, job: str) -> None:
+    system.release(job, ("n2",), TICKET)
+
+
+def requeue(system: SlurmSystem, job: str) -> None:
+    start_s = seen(system.look().jobs, job).start_s
+    system.requeue(job, start_s or 0, "makes way")
+
+
+def suspend(system: SlurmSystem, job: str) -> None:
+    system.suspend(job)
+
+
+def resume(system: SlurmSystem, job: str) -> None:
+    system.resume(job)
+
+
+def is_held(job: RmsJob) -> bool:
+    return job.state is JobState.HELD and job.is_held_by_us
+
+
+def may_start(job: RmsJob) -> bool:
+    return job.state is JobState.PENDING
+
+
+def is_suspended(job: RmsJob) -> bool:
+    return job.state is JobState.SUSPENDED
+
+
+CASES: dict[str, tuple[Prepared, Change, Callable[[RmsJob], bool]]] = {
+    "hold": (pending, hold, is_held),
+    "note": (held, note, is_held),
+    "note again": (shown, note, is_held),
+    "release": (held, release, may_start),
+    "release of one that shows its start": (shown, release, may_start),
+    "release of one that made way": (requeued, release, may_start),
+    "requeue": (running, requeue, is_held),
+    "suspend": (running, suspend, is_suspended),
+    "resume": (suspended, resume, may_start),
+}
+SHORT = ("release of one that shows its start", "release of one that made way", "requeue")
+
+
+class Forgetting:
+    """Runs commands, and lets slurmctld forget all since `keep` after so many changes."""
+
+    def __init__(self, cluster: Cluster, after: int) -> None:
+        self._cluster = cluster
+        self.after = after
+        self._state = cluster.folder / "state"
+        self._kept = cluster.folder / "kept"
+
+    def keep(self) -> None:
+        self._cluster.stop_controller()
+        shutil.rmtree(self._kept, ignore_errors=True)
+        shutil.copytree(self._state, self._kept)
+        self._cluster.start_controller()
+        self._cluster.wait_until_answering()
+
+    def __call__(self, argv: Sequence[str], *more: Any, **others: Any) -> Output:
+        found = run_process(argv, *more, **others)
+        if argv[0] == "scontrol" and argv[1] in CHANGES:
+            self.after -= 1
+            if self.after == 0:
+                self._cluster.kill_controller()
+                shutil.rmtree(self._state)
+                shutil.copytree(self._kept, self._state)
+                self._cluster.start_controller()
+                self._cluster.wait_until_answering()
+        return found
+
+
+def has_more_changes(case: str, after: int, cluster: Cluster, scene: Scene) -> bool:
+    """One change, and all of it forgotten after so many of its commands, if it has so many."""
+    prepared, change, is_done = CASES[case]
+    job = prepared(cluster, scene)
+    scene.job(job)
+    forgetting = Forgetting(cluster, after)
+    system = another_system(cluster, forgetting)
+    forgetting.keep()
+    system.look()
+    with suppress(RmsError):
+        change(system, job)
+    for _ in range(ORDERS):
+        found = seen(system.look().jobs, job)
+        is_anothers = found.state is JobState.HELD and not found.is_held_by_us
+        assert not is_anothers, (case, after, cluster.run("scontrol", "show", "job", job))
+        if is_done(found):
+            break
+        with suppress(RmsError):
+            change(system, job)
+        cluster.clock.sleep(1)
+    # What slurmctld believes to be ending still is ended once more, after a while.
+    scene.wait_for(f"{case}, {after}", lambda sight: is_done(seen(sight.jobs, job)), ENDED_S)
+    scene.system.cancel(job, "enough")
+    return forgetting.after <= 0
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[] if case in SHORT else pytest.mark.long) for case in CASES]
+)
+def test_controller_that_forgets_a_change_halfway_has_it_when_it_is_ordered_again(
+    case: str, cluster: Cluster, scene: Scene
+) -> None:
+    with scene.harness.starting_nothing():
+        assert next(after for after in count(1) if not has_more_changes(case, after, cluster, scene)) > 1
