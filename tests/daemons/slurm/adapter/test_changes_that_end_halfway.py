@@ -1,7 +1,8 @@
-"""slurmctld is killed after any of the commands for one change, and comes back with what it had saved before.
+"""Changes that end after any of their commands: slurmctld is killed, or the service.
 
-What it answers the rest with is about a job that it remembers otherwise. The service orders again what two
-looks do not show, unless somebody else holds the job by what they show: so that must never be.
+slurmctld comes back with what it had saved before, so that the rest of the commands is about a job that it
+remembers otherwise. The service orders again what two looks do not show, unless by these somebody else holds
+the job: so that must never be.
 """
 
 from __future__ import annotations
@@ -125,15 +126,21 @@ CASES: dict[str, tuple[Prepared, Change, Callable[[RmsJob], bool]]] = {
     "suspend": (running, suspend, is_suspended),
     "resume": (suspended, resume, may_start),
 }
-SHORT = ("release of one that shows its start", "release of one that made way", "requeue")
+SERVICE, SLURMCTLD = "the service", "slurmctld"
+SHORT = {
+    SERVICE: ["release of one that made way"],
+    SLURMCTLD: ["release of one that shows its start", "release of one that made way", "requeue"],
+}
 
 
-class Forgetting:
-    """Runs commands, and lets slurmctld forget all since `keep` after so many changes."""
+class Ending:
+    """Runs commands. At the change of that number the service dies, or after it slurmctld, which has then
+    forgotten all since `keep`."""
 
-    def __init__(self, cluster: Cluster, after: int) -> None:
+    def __init__(self, cluster: Cluster, change: int, who: str) -> None:
         self._cluster = cluster
-        self.after = after
+        self.left = change
+        self._who = who
         self._state = cluster.folder / "state"
         self._kept = cluster.folder / "kept"
 
@@ -145,49 +152,62 @@ class Forgetting:
         self._cluster.wait_until_answering()
 
     def __call__(self, argv: Sequence[str], *more: Any, **others: Any) -> Output:
+        is_last = argv[0] == "scontrol" and argv[1] in CHANGES and self._is_last()
+        if is_last and self._who == SERVICE:
+            raise KeyboardInterrupt
         found = run_process(argv, *more, **others)
-        if argv[0] == "scontrol" and argv[1] in CHANGES:
-            self.after -= 1
-            if self.after == 0:
-                self._cluster.kill_controller()
-                shutil.rmtree(self._state)
-                shutil.copytree(self._kept, self._state)
-                self._cluster.start_controller()
-                self._cluster.wait_until_answering()
+        if is_last:
+            self._cluster.kill_controller()
+            shutil.rmtree(self._state)
+            shutil.copytree(self._kept, self._state)
+            self._cluster.start_controller()
+            self._cluster.wait_until_answering()
         return found
 
+    def _is_last(self) -> bool:
+        self.left -= 1
+        return self.left == 0
 
-def has_more_changes(case: str, after: int, cluster: Cluster, scene: Scene) -> bool:
-    """One change, and all of it forgotten after so many of its commands, if it has so many."""
+
+def has_so_many(number: int, case: str, who: str, cluster: Cluster, scene: Scene) -> bool:
+    """Whether it took so many changes. If so, one of the two was killed at that one."""
     prepared, change, is_done = CASES[case]
     job = prepared(cluster, scene)
     scene.job(job)
-    forgetting = Forgetting(cluster, after)
-    system = another_system(cluster, forgetting)
-    forgetting.keep()
+    ending = Ending(cluster, number, who)
+    system = another_system(cluster, ending)
+    if who == SLURMCTLD:
+        ending.keep()
     system.look()
-    with suppress(RmsError):
+    with suppress(RmsError, KeyboardInterrupt):
         change(system, job)
+    if who == SERVICE:
+        system = another_system(cluster)
     for _ in range(ORDERS):
         found = seen(system.look().jobs, job)
         is_anothers = found.state is JobState.HELD and not found.is_held_by_us
-        assert not is_anothers, (case, after, cluster.run("scontrol", "show", "job", job))
+        assert not is_anothers, (number, cluster.run("scontrol", "show", "job", job))
         if is_done(found):
             break
         with suppress(RmsError):
             change(system, job)
         cluster.clock.sleep(1)
     # What slurmctld believes to be ending still is ended once more, after a while.
-    scene.wait_for(f"{case}, {after}", lambda sight: is_done(seen(sight.jobs, job)), ENDED_S)
+    scene.wait_for(f"{case}, {number}", lambda sight: is_done(seen(sight.jobs, job)), ENDED_S)
     scene.system.cancel(job, "enough")
-    return forgetting.after <= 0
+    return ending.left <= 0
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[] if case in SHORT else pytest.mark.long) for case in CASES]
+    ("case", "who"),
+    [
+        pytest.param(case, who, marks=[] if case in SHORT[who] else pytest.mark.long)
+        for case in CASES
+        for who in SHORT
+    ],
 )
-def test_controller_that_forgets_a_change_halfway_has_it_when_it_is_ordered_again(
-    case: str, cluster: Cluster, scene: Scene
+def test_change_that_ends_halfway_is_whole_when_it_is_ordered_again(
+    case: str, who: str, cluster: Cluster, scene: Scene
 ) -> None:
     with scene.harness.starting_nothing():
-        assert next(after for after in count(1) if not has_more_changes(case, after, cluster, scene)) > 1
+        assert next(each for each in count(1) if not has_so_many(each, case, who, cluster, scene)) > 1
