@@ -142,19 +142,17 @@ class SlurmSystem(SubmitsByCommand):
             if found.is_waiting:
                 self._check_waits(found, known, "released")
                 before = known.record
-                was_stopped = before.is_stopped and found.is_stopped
-                if was_stopped and not before.is_expected:
+                if before.is_stopped and found.is_stopped and not before.is_expected:
                     found, known = self._held_by_begin(found, known)
                 try:
                     self._release(found, known, wish if nodes else None, ticket)
                 except Refused:
                     # It may have started just now, which is what was wanted.
                     found = self._standing(job)
-                    if found.is_waiting and was_stopped:
-                        self._check_let_go(found, before)
                     if found.is_waiting:
+                        self._check_let_go(found, before)
                         raise
-                if was_stopped:
+                if before.is_stopped:
                     self._check_let_go(standing(self._commands, job), before)
             if not found.is_waiting:
                 if ticket:
@@ -419,6 +417,8 @@ class SlurmSystem(SubmitsByCommand):
         if not known.is_managed:
             self._commands.ask("scontrol", "uhold", found.address)
             self._write(found, known, None, "ReservationName=", f"Comment={with_ticket(known.comment, '')}")
+            # Once more: slurmctld may have come back in between without that.
+            self._commands.ask("scontrol", "uhold", found.address)
             return
         reason = f"outrider: reservation {reservation} was taken back"
         if known.record.is_suspended and found.is_stopped:
@@ -467,7 +467,7 @@ class SlurmSystem(SubmitsByCommand):
     def _check_let_go(self, found: Standing, record: JobRecord) -> None:
         """Raises Unavailable if slurmctld came back between our commands without what it had been told: a job
         without a priority is ours to release as long as its record says so."""
-        if found.is_stopped:
+        if found.is_stopped and (record.is_stopped or record.is_suspended):
             self._write(found, self._seen.job(found.key), record)
             raise Unavailable(f"slurmctld has forgotten that job {found.key} was released")
 

@@ -23,7 +23,7 @@ from tests.contract.slurm_cluster import Cluster
 from tests.daemons.slurm.adapter.test_slurm_live import another_system, cluster, sbatch, scene
 
 __all__ = ["cluster", "scene"]
-CHANGES = ("update", "release", "hold", "uhold", "requeuehold")
+CHANGES = ("create", "update", "delete", "release", "hold", "uhold", "requeuehold")
 TICKET = "1.2.3"
 ORDERS = 4
 """So often an order is given again."""
@@ -211,3 +211,44 @@ def test_change_that_ends_halfway_is_whole_when_it_is_ordered_again(
 ) -> None:
     with scene.harness.starting_nothing():
         assert next(each for each in count(1) if not has_so_many(each, case, who, cluster, scene)) > 1
+
+
+def has_taken_back(number: int, who: str, cluster: Cluster, scene: Scene) -> bool:
+    """A reservation with a job that is managed and one that is not. Whether it took so many changes."""
+    name = f"vw-{number}"
+    scene.system.reserve(scene.reservation(name, scene.nodes[:2], scene.harness.now_s() + HOUR_S))
+    theirs, ours = sbatch(cluster, "-n1", f"--reservation={name}"), held(cluster, scene)
+    scene.system.bind(ours, name)
+    scene.system.look()
+    scene.system.release(ours)
+    ending = Ending(cluster, number, who)
+    system = another_system(cluster, ending)
+    if who == SLURMCTLD:
+        ending.keep()
+    system.look()
+    with suppress(RmsError, KeyboardInterrupt):
+        system.unreserve(name)
+    if who == SERVICE:
+        system = another_system(cluster)
+    for _ in range(ORDERS):
+        sight = system.look()
+        if not sight.reservations:
+            break
+        with suppress(RmsError):
+            system.unreserve(name)
+    assert (number, sight.reservations) == (number, ())
+    assert is_held(seen(sight.jobs, ours)), number
+    # Its user alone knows of what use it is without the reservation's image.
+    state = seen(sight.jobs, theirs)
+    assert (number, state.state, state.is_held_by_us) == (number, JobState.HELD, False)
+    for job in (theirs, ours):
+        scene.system.cancel(job, "enough")
+    return ending.left <= 0
+
+
+@pytest.mark.parametrize("who", [SERVICE, SLURMCTLD])
+def test_jobs_of_a_reservation_that_is_taken_back_halfway_are_held(
+    who: str, cluster: Cluster, scene: Scene
+) -> None:
+    with scene.harness.starting_nothing():
+        assert next(each for each in count(1) if not has_taken_back(each, who, cluster, scene)) > 1
