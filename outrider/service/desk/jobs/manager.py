@@ -273,7 +273,8 @@ class JobManager:
                 self._change_mode(entry, job)
                 self.turns.see(entry)
             return
-        if entry is not None and entry.job.metadata != job.metadata:
+        if entry is not None and (entry.job.metadata, entry.job.uid) != (job.metadata, job.uid):
+            # Also a batch system that has forgotten its last jobs gives out their numbers once more.
             self._forget(entry)
             entry = None
         is_new = entry is None

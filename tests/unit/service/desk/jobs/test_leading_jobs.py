@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from outrider.core.model import Resources
-from outrider.rms.base import JobState, RmsReservation, Submission
+from outrider.rms.base import JobState, RmsReservation, Sight, Submission
 from outrider.service.answers.jobs import JobDetails, JobList, Verdict
 from outrider.service.ports import NodeImage
 from outrider.service.requests import AskStart, ListJobs, ShowJob
@@ -381,3 +385,26 @@ def test_job_that_is_let_go_in_a_foreign_reservation_is_held_again(sandbox: Sand
     assert job.state is JobState.HELD
     holds = [why for _, what, why in states(sandbox, key) if what == "held"]
     assert len(holds) == 3
+
+
+def test_number_that_is_given_to_another_users_job_brings_nothing_of_the_first_along(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch system that comes back from an earlier state gives out its last numbers once more."""
+    for name in sandbox.pools:
+        sandbox.rms.outside.drain(name)
+    key = sandbox.submit(more="private: true\n")
+    sandbox.sleep(FIRST_LOOK_S)
+    asked_by = [each.uid for each in sandbox.resolved]
+    look = sandbox.rms.look
+
+    def forgetful() -> Sight:
+        sight = look()
+        jobs = [replace(each, uid=BOB.uid, user=BOB.user) if each.key == key else each for each in sight.jobs]
+        return replace(sight, jobs=tuple(jobs))
+
+    monkeypatch.setattr(sandbox.rms, "look", forgetful)
+    sandbox.sleep(FIRST_LOOK_S)
+
+    assert asked_by == [ALICE.uid]
+    assert [each.uid for each in sandbox.resolved] == [ALICE.uid, BOB.uid]
