@@ -249,6 +249,8 @@ class ReservationAdmission:
         if live.name not in site.book.entries:
             words = f"reservation {live.name} has lost its nodes: cancel it, or ask again later"
             return Trouble(code="conflict", message=words)
+        if live.reservation.end_s <= site.now_s:
+            return Trouble(code="conflict", message=f"reservation {live.name} is over: its time has passed")
         if live.reservation.start_s <= site.now_s:
             told = self._extend(live, wish, request)
             return told if isinstance(told, Trouble) else Judged(decision=told)

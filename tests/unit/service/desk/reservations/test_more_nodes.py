@@ -131,6 +131,20 @@ def test_where_the_batch_system_cannot_it_is_said(tmp_path: Path) -> None:
         assert "cannot change its nodes" in answer.message
 
 
+@pytest.mark.parametrize("terms", [{}, {"nodes": 2}, {"nodes": 1}])
+@pytest.mark.parametrize("is_plan", [False, True])
+def test_one_that_has_just_ended_is_over(site: Sandbox, terms: dict[str, int], *, is_plan: bool) -> None:
+    """A service that was away is asked before it has looked what is over by now."""
+    name = begun(site, nodes=2)
+    site.sleep(LASTS_S - 12)
+    site.clock.at_s += 3
+
+    answer = site.ask(Modify(name=name, is_plan=is_plan, duration_s=2 * LASTS_S, **terms))  # type: ignore[arg-type]
+
+    assert isinstance(answer, Trouble), answer
+    assert (answer.code, answer.message) == ("conflict", f"reservation {name} is over: its time has passed")
+
+
 @pytest.mark.parametrize("seed", range(examples(45)))
 def test_it_is_had_exactly_where_enough_nodes_are_free_and_have_the_image(tmp_path: Path, seed: int) -> None:
     """A naive look at every node says how many that are."""
