@@ -21,7 +21,6 @@ from outrider.service.desk.reservations.decision import reason_of
 from outrider.service.desk.reservations.execution import PlanExecution
 from outrider.service.desk.reservations.prices import charged, entry_of_end
 from outrider.service.desk.state.agenda import Agenda, Topic
-from outrider.service.desk.state.documents import Record
 from outrider.service.desk.state.site import REFUSED, Live, Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log, Meter
@@ -245,7 +244,7 @@ class ReservationLifecycle:
                     kept=kept,
                     state=state,
                     why=f"moved, since {why}",
-                    receipt=Record(),
+                    receipt=replace(live.kept, ready_s=None, brought=(), saved_bytes=0, sources=()),
                 )
                 self._execution.release(live, tuple(sorted(before - set(live.nodes))))
                 site.note("repair", live.name, "moved", why)

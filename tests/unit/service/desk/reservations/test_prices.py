@@ -259,3 +259,17 @@ def _asked(sandbox: Sandbox, chance: random.Random) -> Reserve:
         assert first_s is not None
         request = replace(request, starts=(first_s, first_s + 3 * HOUR_S))
     return replace(request, most_price=chance.choice((None, None, 2_500)))
+
+
+def test_one_whose_node_the_site_has_no_more_costs_what_was_agreed(tmp_path: Path) -> None:
+    sandbox = priced(tmp_path, LOAD)
+    name = reserve(sandbox, nodes=1, start="now+10m", duration="1h").name
+    agreed, node = show(sandbox, name).price, show(sandbox, name).reservation.nodes
+    sandbox.rms.world.nodes.pop(node)
+    sandbox.sleep(60)
+    after = show(sandbox, name)
+    sandbox.sleep(2 * HOUR_S)
+
+    assert after.reservation.nodes not in (node, "")
+    assert after.price == agreed
+    assert [(each.reservations, each.charged) for each in report(sandbox).lines] == [(1, agreed)]
