@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from outrider.core.reservations.book import ReservationPlan
 from outrider.metadata.policies import Policies
 from outrider.rms.base import Sight
 from outrider.service.desk.events import EventRouter
@@ -77,6 +78,10 @@ class DeskComponents:
         self.jobs.seen(sight)
         self.opening.seen(sight)
         self.switches.seen(sight)
+
+    def doubts(self, plan: ReservationPlan) -> dict[str, int]:
+        """Who has to be asked before a plan is promised: nodes, or the batch system."""
+        return self.rooms.doubts(plan) | self.reconciler.doubts(plan)
 
     def take_up(self, rooms: Mapping[str, NodeRoom]) -> None:
         """Go on with what is on the disk; `rooms` is what nodes have said of their pools."""

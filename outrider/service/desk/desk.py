@@ -30,7 +30,7 @@ from outrider.service.desk.leases.offer_searches import OfferSearch, OfferSearch
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.desk.reservations.admission import Doubtful
-from outrider.service.desk.reservations.node_inquiries import Inquiries, Inquiry
+from outrider.service.desk.reservations.node_inquiries import BATCH_SYSTEM, Inquiries, Inquiry
 from outrider.service.desk.state import node_list
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.node_list import ListedNode
@@ -59,7 +59,6 @@ from outrider.store.records import Effect
 from outrider.store.store import Store
 
 Event = Asked | Finished | Ticked | Woken
-
 PROBE_S = 5
 """How often a store that could not be written is tried again."""
 PRUNE_S = 3600
@@ -192,6 +191,7 @@ class Desk:
         """A request is answered, or its nodes are asked first, or offers are looked for."""
         assert not isinstance(answer, AskProgram)
         if isinstance(answer, Doubtful):
+            self._batch.wants_look |= BATCH_SYSTEM in answer.nodes
             self._inquiries.begin(inquiry, answer.nodes, self._now_s)
         elif isinstance(answer, OfferSearch):
             self._replies += self._searches.begin(inquiry.asked, answer)
@@ -287,8 +287,7 @@ class Desk:
             self._write_node(parts.site, listed)
 
     def _write_node(self, site: Site, listed: ListedNode) -> None:
-        record = node_list.record_of(listed, self._now_s)
-        site.write_lightly(lambda progress: progress.put_node(record))
+        site.write_lightly(lambda progress: progress.put_node(node_list.record_of(listed, self._now_s)))
 
     def _looked(self, call: Look, result: object) -> None:
         if not self._batch.is_latest(call):
@@ -301,6 +300,8 @@ class Desk:
         if self._parts is not None:
             self._find("", self._parts.reconciler.seen(result, call.watched))
             self._parts.seen(result)
+        for inquiry in self._inquiries.heard(BATCH_SYSTEM, has_answered=True):
+            self._decide(inquiry)
 
     def _look_at_nodes(self, nodes: tuple[RmsNode, ...]) -> None:
         """What nodes there are. That they are the very same as before is seen at once."""
@@ -415,8 +416,7 @@ class Desk:
         self._agenda.add(self._now_s + PRUNE_S, Topic.STORE)
         if self._doubt:
             return
-        pruned = self._store.prune(self._now_s - self._settings.keep_history_s)
-        if not pruned.is_done:
+        if not self._store.prune(self._now_s - self._settings.keep_history_s).is_done:
             self._agenda.add(self._now_s + 1, Topic.STORE)
 
     def _calls(self) -> Iterable[Call]:

@@ -340,7 +340,7 @@ class RequestDispatch:
     def _judged(
         self, request: Reserve, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool
     ) -> Judged | Doubtful | Trouble:
-        parts, doubts = self._parts, no_doubts if is_sure else self._parts.rooms.doubts
+        parts, doubts = self._parts, no_doubts if is_sure else self._parts.doubts
         judged: Judged | Doubtful | Trouble
         if request.role_images:
             judged = RolesAdmission(self.site, parts.admission).decide(request, wish, program, doubts)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from outrider.core.images.pools import Lingering
 from outrider.core.model import Resources
+from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.missing_copies import awaited, note_pool
 from outrider.rms.base import NodeState, RmsNode, RmsReservation, Sight
 from outrider.service.desk.batch.reservation_effects import orphan_effect
@@ -24,6 +25,7 @@ from outrider.service.desk.reconcile.steering import Steering
 from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.reservations.copies import ReservationCopies
 from outrider.service.desk.reservations.lifecycle import ReservationLifecycle
+from outrider.service.desk.reservations.node_inquiries import BATCH_SYSTEM
 from outrider.service.desk.reservations.repair import ReservationRepair
 from outrider.service.desk.state.node_list import is_part
 from outrider.service.desk.state.site import Live, Site
@@ -34,6 +36,8 @@ from outrider.service.requests import Caller
 SERVICE = Caller(uid=0, user="outriderd", is_admin=True)
 PATIENCE_S = 60
 """How long a reservation of ours may be missing before it counts as lost."""
+FRESH_S, SOON_S = 2, 120
+"""What begins within `SOON_S` is promised by a look that is no older than `FRESH_S`."""
 MOST_RESTORED = 1
 STRANGE = (
     "if no copy of the store was put back, another outriderd with another store works on this batch system; "
@@ -75,11 +79,12 @@ class Reconciler:
         self._nodes: tuple[RmsNode, ...] = ()
         self._states: dict[str, NodeState] = {}
         """As the last look showed them."""
+        self._seen_s = 0
 
     def seen(self, sight: Sight, asked: tuple[str, ...]) -> tuple[str, ...]:
         """Take in a look at the batch system; what was found to differ, in words. `asked` are the nodes
         whose daemons were asked for with it."""
-        self._site.seen_jobs = sight.jobs
+        self._site.seen_jobs, self._seen_s = sight.jobs, self._site.now_s
         silent = self._watch.silent()
         self._watch.looked(asked, sight.silent)
         self._judge(name for name in (*silent, *asked))
@@ -102,6 +107,13 @@ class Reconciler:
         taken = resources if is_part(resources) else None
         for words in self._foreign_use.reserved(name, wanted.nodes, wanted.start_s, wanted.end_s, taken):
             self._log.warning("reconciler found", words=words)
+
+    def doubts(self, plan: ReservationPlan) -> dict[str, int]:
+        """What has begun to run since the last look may have nodes of a plan, and for one that begins soon
+        there is no time to find others: the batch system is looked at first."""
+        now_s = self._site.now_s
+        is_sure = plan.start_s > now_s + SOON_S or now_s <= self._seen_s + FRESH_S
+        return {} if is_sure else {BATCH_SYSTEM: 0}
 
     def busy_until_s(self, nodes: Iterable[str]) -> int:
         """Until when jobs that cannot be requeued have any of these nodes; 0 if none has."""

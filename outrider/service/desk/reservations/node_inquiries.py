@@ -1,7 +1,8 @@
 """Requests that wait for nodes: whether users have taken the room since these spoke, and that it is kept.
 
-Such a node is told to keep the bytes before anybody is promised them, and says what others hold. Then
-the request is decided as if it had come only then. What lasts too long is decided by what is known.
+Such a node is told to keep the bytes before anybody is promised them, and says what others hold. What begins
+soon may have to wait for a look at the batch system, too. Then the request is decided as if it had come only
+then. What lasts too long is decided by what is known.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.requests import Asked
 
+BATCH_SYSTEM = ""
+"""Stands for the batch system among the nodes."""
 PATIENCE_S = 10
 """How long nodes have for their answers."""
 MOST_ROUNDS = 3
