@@ -85,3 +85,18 @@ def test_node_in_trouble_can_still_be_reserved(scene: Scene, trouble: str) -> No
     scene.system.reserve(wanted)
 
     assert scene.look().reservations == (wanted,)
+
+
+def test_job_that_was_led_to_a_node_starts_nowhere_else_when_that_fails(scene: Scene) -> None:
+    """Its image is known to be there alone. Whoever leads it elsewhere has looked first."""
+    node = scene.nodes[2]
+    job = scene.waiting_job()
+    scene.system.release(job, (node,))
+    scene.wait_for_state(job, JobState.RUNNING)
+    scene.harness.fail(node)
+    scene.wait_for("it is down", lambda sight: states(sight)[node] is NodeState.DOWN, scene.lags.end_s)
+    scene.settle()
+    found = scene.job(job)
+
+    assert (found is not None) == scene.harness.reruns_after_failure
+    assert found is None or set(found.nodes) <= {node}

@@ -315,8 +315,8 @@ class TwinCluster:
         for job in self.all_jobs():
             if name in job.nodes:
                 to = JobState.PENDING if self.rules.reruns_after_failure else JobState.ENDED
-                # What ran there is lost: it starts from its beginning, anywhere.
-                job.saved_nodes = job.wanted_nodes = ()
+                # What ran there is lost: it starts from its beginning, where it may.
+                job.saved_nodes = ()
                 if job.leaving is not None and job.leaving.to is JobState.ENDED:
                     to = JobState.ENDED
                 job.leaving = Leaving(self.now_s, to, f"node {name} failed")
