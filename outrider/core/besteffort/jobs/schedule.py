@@ -173,6 +173,14 @@ class JobSchedule:
     def waiting(self) -> int:
         return len(self._jobs)
 
+    @property
+    def in_turn(self) -> Sequence[str]:
+        """Those that wait, in their order."""
+        return [name for _, name in self._queue]
+
+    def job(self, name: str) -> ScheduledJob:
+        return self._jobs[name][1]
+
     def has(self, name: str) -> bool:
         """Whether a job waits for its turn."""
         return name in self._jobs

@@ -7,8 +7,9 @@ nothing that is held starts while the service is away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+from outrider.core.besteffort.backfilling.overtaking import Backfilling
 from outrider.core.besteffort.jobs.order import Order, OrderedJob, Rank, rank
 from outrider.core.besteffort.jobs.placement import JobPlacement
 from outrider.core.besteffort.jobs.schedule import JobPlace, JobSchedule, ScheduledJob
@@ -199,6 +200,30 @@ class JobTurns:
             if entry.is_scheduled and entry.planned and not entry.granted and entry.key not in walk.planned:
                 entry.planned, entry.start_s = (), None
                 self._jobs.touch(entry)
+        assert self._settings is not None
+        if self._settings.rules.backfilling is Backfilling.OFF:
+            self._make_room_for_first(walk.planned)
+
+    def _make_room_for_first(self, planned: Collection[str]) -> None:
+        """In a strict order nobody starts before the first one. If it has no place at all, the last of those
+        whose images keep room, or a part of what its user may keep, gives that up."""
+        waiting = self._schedule.in_turn
+        if not waiting or waiting[0] in planned:
+            return
+        first, entries = self._schedule.job(waiting[0]), self._jobs.entries
+        if not first.image or self.find(first, self._site.now_s) is not None:
+            return
+        for key in reversed(waiting[1:]):
+            entry = entries[key]
+            if entry.copies and not entry.granted:
+                self._jobs.note(
+                    entry, "gives way", f"job {first.name} is first, and has no room for its image"
+                )
+                self._placer.drop_all(entry)
+                self._jobs.wait_for_nodes(entry)
+                self._jobs.touch(entry)
+                self._is_wanted = True
+                return
 
     def instants(self, job: ScheduledJob, now_s: int) -> Sequence[tuple[int, int]]:
         return self._placer.instants(self._jobs.entries[job.name])

@@ -181,6 +181,33 @@ def test_largest_comes_first_where_size_is_the_order(tmp_path: Path) -> None:
     sandbox.close()
 
 
+@pytest.mark.parametrize(("pool_s", "share_percent"), [(80, 100), (300, 25)], ids=["pool", "share"])
+def test_who_is_first_in_a_strict_order_has_the_room_of_those_that_it_holds_up(
+    tmp_path: Path, pool_s: int, share_percent: int
+) -> None:
+    """A smaller job had begun to bring its image, and the larger one's does not fit beside it: into a pool,
+    or into what their user may keep."""
+    rules = settings(ScheduleRules(backfilling=Backfilling.OFF), Order.SIZE)
+    sandbox = Sandbox(tmp_path, settings=replace(rules, user_share_percent=share_percent))
+    sandbox.sizes |= {
+        f"https://images.example.org/{name}": s * RATE for name, s in (("ubuntu", 40), ("debian", 48))
+    }
+    for pool in sandbox.pools.values():
+        pool.limit_bytes = pool_s * RATE
+    sandbox.sleep(LOOK_S)
+    small = submit(sandbox)
+    sandbox.sleep(LOOK_S)
+    small_is = details(sandbox, small).job.state
+    large = submit(sandbox, "debian", nodes=4)
+    sandbox.sleep(3 * SOON_S)
+    large_is = state(sandbox, large)
+    sandbox.sleep(2 * HOUR_S)
+
+    assert (small_is, large_is) == ("staging", JobState.RUNNING)
+    assert started_s(sandbox, small) > started_s(sandbox, large)
+    sandbox.close()
+
+
 def test_job_starts_as_soon_as_its_image_is_on_exactly_its_nodes(easy: Sandbox) -> None:
     submit(easy, None, nodes=2, limit_s=HOUR_S)
     key = submit(easy, nodes=2, limit_s=HOUR_S)
