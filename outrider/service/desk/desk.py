@@ -144,9 +144,9 @@ class Desk:
             trouble = trouble_of(error)
             asked = [event] if isinstance(event, Asked) else []
             tickets = {each.ticket for each in (*asked, *self._inquiries.give_up())}
-            tickets.update(each.ticket for each in (*replies, *planned))
-            found = [Replied(ticket=ticket, answer=trouble) for ticket in sorted(tickets)]
-            return Outcome(replies=(*found, *self._searches.give_up()))
+            # Also whom offers are looked for: what was decided about them may have come with this very event.
+            tickets.update(each.ticket for each in (*replies, *planned, *self._searches.give_up()))
+            return Outcome(replies=tuple(Replied(ticket=each, answer=trouble) for each in sorted(tickets)))
         begins = self._parts.site.begins() if self._parts is not None else ()
         return Outcome(replies=tuple(replies), calls=tuple(calls), begins=begins)
 

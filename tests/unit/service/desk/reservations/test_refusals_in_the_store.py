@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from outrider.service.answers.decision import Decision
+from outrider.service.answers.reply import Trouble
 from outrider.service.desk.state.refusal_log import HOUR_S, Noted, RefusalLog
 from outrider.service.requests import Caller
 from outrider.service.settings import Settings
+from outrider.store.errors import StoreFailed
 from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, wanted
 
 
@@ -52,3 +56,21 @@ def test_store_does_not_grow_with_what_one_user_is_refused(tmp_path: Path) -> No
     assert sum("further refusals of this hour are only counted" in row.reason for row in rows) == 1
     assert kept == [0, 1, 2, 3, 4]
     assert lines
+
+
+def test_refusal_that_could_not_be_written_down_is_no_answer(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked again with the same key it may be another one."""
+
+    def broken() -> None:
+        raise StoreFailed("its disk fails")
+
+    monkeypatch.setattr(sandbox.store, "promise", broken)
+    answer = sandbox.ask(replace(wanted(sandbox, nodes=100), key="k", request_hash="h"))
+
+    assert isinstance(answer, Trouble), answer
+    assert (answer.code, answer.message) == (
+        "unavailable",
+        "whether this was done is not known: its disk fails",
+    )
