@@ -25,6 +25,8 @@ MOST_ALARMS = 12
 READ = "SELECT name, version, number FROM reservations"
 REPORT_S = 400
 """After so long the service must have noticed that something was taken out of a pool."""
+GROWN = "changed by its user"
+"""What is written down with more nodes for a reservation that has begun."""
 
 
 class Safety:
@@ -227,6 +229,11 @@ class Safety:
             office.died_s < each.get(record.name, 0) <= office.born_s for each in ended
         )
 
+    def _has_just_grown(self, record: ReservationRecord) -> bool:
+        """Whether its user got nodes for it that have its image, and that are only being told whose it is."""
+        is_new = self._office.now_s() - record.changed_s < REPORT_S
+        return record.state is State.ACTIVE and record.why == GROWN and is_new
+
     def _watch_start(self, record: ReservationRecord) -> None:
         name, start_s = record.name, record.reservation.start_s
 
@@ -269,7 +276,9 @@ class Safety:
                 continue
             if record.reservation.end_s <= self._office.now_s():
                 continue
-            if not self.is_there(record) and not self._excused(record) and not self._has_lapsed(record):
+            if self.is_there(record) or self._excused(record) or self._has_lapsed(record):
+                continue
+            if not self._has_just_grown(record):
                 raise Violation(f"{record.name} is {record.state.value}, and its image is not there")
 
 
