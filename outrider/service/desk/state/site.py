@@ -358,10 +358,17 @@ class Site:
         self._touched.update(numbers)
 
     def end_transfers(self, numbers: Iterable[int], state: TransferState) -> None:
-        """These transfers are over, and have brought nothing."""
+        """These transfers are over, and have brought nothing. One that was planned in this very event is
+        never written down: no reservation may be written as having had it."""
         for number in numbers:
             self._touched.discard(number)
             self._ended[number] = state
+            if self.store.transfer(number) is not None:
+                continue
+            for entry in self.book.entries.values():
+                if number in entry.reservation.transfers:
+                    left = tuple(each for each in entry.reservation.transfers if each != number)
+                    entry.reservation = replace(entry.reservation, transfers=left)
 
     def done_transfer(self, kept: KeptTransfer) -> None:
         """A transfer has brought its image; `kept` is how it stood before that."""
