@@ -287,6 +287,8 @@ class ArrivingEntry(ProtocolMessage):
     is_public: bool | None
     transfer: str | None
     readers: Readers | None = None
+    # Of the pins on it, those that whoever asks has set.
+    owners: tuple[str, ...] | None = None
 
 
 class ListedImages(ProtocolMessage):

@@ -179,6 +179,8 @@ class Arriving:
     code: str = ""
     """The kind of its failure, in the node daemon's words."""
     words: str = ""
+    owners: tuple[str, ...] = ()
+    """The reservations and jobs for which it is pinned."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

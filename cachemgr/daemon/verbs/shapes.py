@@ -71,6 +71,13 @@ def arriving_entry(node: NodeContext, caller: NodeCaller, ingest: Ingest) -> Arr
         is_public=image.readers.is_public,
         transfer=None if transfer is None or transfer.has_ended else transfer.name,
         readers=readers_of(caller, image),
+        owners=tuple(
+            sorted(
+                pin.owner
+                for pin in pins.read_pins(node.pool.disk, ingest.folder)
+                if pin.uid == caller.uid and pins.holds(pin, past_s(node.clock))
+            )
+        ),
     )
 
 

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cachemgr.base.shares import Share
-from cachemgr.protocol import ListedImage, ListedImages, PoolStats, TransferEntry
+from cachemgr.pool.layered import is_part_owner
+from cachemgr.protocol import (
+    RESERVATION_OWNER,
+    ArrivingEntry,
+    ListedImage,
+    ListedImages,
+    PoolStats,
+    TransferEntry,
+)
 from outrider.service.ports import (
     Arriving,
     MachineInstance,
@@ -100,14 +108,15 @@ def _arriving(lists: Lists, present: set[str]) -> Iterator[Arriving]:
         if len(key) == DIGEST_LETTERS:
             last[f"sha256:{key}"] = transfer
             words[f"sha256:{key}"] = transfer.message or words.get(f"sha256:{key}", "")
-    told = set(present)
+    told, owners = set(present), {each.digest: _owners(each) for each in lists.pool.arriving}
     for digest, transfer in last.items():
         has_failed = transfer.state in ("failed", "cancelled")
         is_alive = transfer.ended_s is None
         is_ours = lists.our_uid in transfer.wanted_by
         if digest not in present and (is_alive or (has_failed and is_ours)):
             told.add(digest)
-            yield _of_transfer(digest, transfer, words[digest], has_failed=has_failed)
+            found = _of_transfer(digest, transfer, words[digest], has_failed=has_failed)
+            yield replace(found, owners=owners.get(digest, ()))
     for each in lists.pool.arriving:
         if each.digest and each.digest not in told:
             yield Arriving(
@@ -116,7 +125,17 @@ def _arriving(lists: Lists, present: set[str]) -> Iterator[Arriving]:
                 arrived_bytes=each.arrived_bytes,
                 has_failed=True,
                 words=IDLE,
+                owners=_owners(each),
             )
+
+
+def _owners(arriving: ArrivingEntry) -> tuple[str, ...]:
+    """For which reservations and jobs it is pinned, as far as its node says that."""
+    return tuple(
+        owner.removeprefix(RESERVATION_OWNER)
+        for owner in arriving.owners or ()
+        if owner.startswith(RESERVATION_OWNER) and not is_part_owner(owner)
+    )
 
 
 def _of_transfer(digest: str, transfer: TransferEntry, words: str, *, has_failed: bool) -> Arriving:

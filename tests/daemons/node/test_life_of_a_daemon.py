@@ -388,6 +388,20 @@ def test_daemon_serves_although_what_was_arriving_cannot_be_read(
     assert len(again.ask("ls")["images"]) == 1
 
 
+def test_what_arrives_says_for_whom_it_is_pinned(
+    inside: Callable[..., Inside], carrier: ScriptedCarrier
+) -> None:
+    daemon, gate = inside(), carrier.hold("http://x/a")
+    carrier.contents = {"http://x/a": b"a" * MIB}
+    daemon.ask("add", uri="http://x/a", pin={"owner": "o", "until_s": CLOCK.now_s() + 600})
+    before = daemon.ask("ls")["arriving"][0]["owners"]
+    daemon.ask("unpin", name="http://x/a", owner="o")
+    after = daemon.ask("ls")["arriving"][0]["owners"]
+    gate.set()
+
+    assert (before, after) == (["o"], [])
+
+
 def test_hit_is_served_before_the_sweeping_up_has_ended(
     inside: Callable[..., Inside], monkeypatch: pytest.MonkeyPatch
 ) -> None:

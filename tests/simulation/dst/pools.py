@@ -159,7 +159,7 @@ class Network:
             at_s=now_s,
             limit_bytes=pool.limit_bytes,
             used_bytes=pool.used_bytes(),
-            arriving=tuple(_arriving(flow) for flow in pool.flows.values()),
+            arriving=tuple(_arriving(flow, now_s) for flow in pool.flows.values()),
             images=pool.shown(now_s) if call.wants_images else None,
             results=results,
             room=NodeRoom(
@@ -351,7 +351,11 @@ class Network:
         return ""
 
     def _make_room(self, pool: Pool, size_bytes: int, now_s: int) -> bool:
-        """Remove what nobody needs, the longest unused first, until there is room."""
+        """Remove what nobody needs, the longest unused first, until there is room. Before that goes what has
+        failed to arrive and is for nobody."""
+        for digest, flow in list(pool.flows.items()):
+            if flow.has_failed and all(until_s <= now_s for until_s in flow.owners.values()):
+                del pool.flows[digest]
         spare = [each for each in pool.images.values() if not pool.pinned(each.digest, now_s)]
         spare.sort(key=lambda each: (each.last_use_s, each.digest))
         free = pool.limit_bytes - pool.used_bytes()
@@ -371,7 +375,7 @@ def _renew(pins: dict[str, int], owner: str, until_s: int) -> None:
     pins[owner] = max(until_s, pins.get(owner, 0))
 
 
-def _arriving(flow: Flow) -> Arriving:
+def _arriving(flow: Flow, now_s: int) -> Arriving:
     source = flow.source
     return Arriving(
         digest=flow.digest,
@@ -381,4 +385,5 @@ def _arriving(flow: Flow) -> Arriving:
         source=source.node if isinstance(source, Relay) else source or "",
         has_failed=flow.has_failed,
         words=flow.words,
+        owners=tuple(sorted(owner for owner, until_s in flow.owners.items() if until_s > now_s)),
     )

@@ -305,14 +305,14 @@ class NodeOrders:
         return news
 
     def _forget_others(self, status: NodeStatus, now_s: int) -> None:
-        """Take away the pins of whoever needs nothing here any more, and stop what nobody waits for: a
-        service that was killed has not said so."""
-        for image in status.images.values():
-            for owner in image.owners:
+        """Of what a service that was killed wanted: nobody's pins go, and so does what arrives for nobody."""
+        shown = [(each.digest, each.owners) for each in status.images.values()]
+        shown += [(each.digest, each.owners) for each in status.arriving]
+        for digest, owners in shown:
+            for owner in owners:
                 need = status.needs.get(owner)
-                is_needed = need is not None and need.digest == image.digest
-                if not is_needed and not self.earlier.stay(owner, now_s):
-                    status.unpins.setdefault((image.digest, owner), now_s)
+                if (need is None or need.digest != digest) and not self.earlier.stay(owner, now_s):
+                    status.unpins.setdefault((digest, owner), now_s)
         needed = {need.digest for need in status.needs.values()}
         for each in status.arriving if self.earlier.is_all_known(now_s) else ():
             if each.digest not in needed and not each.has_failed:

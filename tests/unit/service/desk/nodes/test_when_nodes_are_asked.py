@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from outrider.service.desk.nodes.events import Arrived, Moved, News
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import Need
@@ -243,3 +245,13 @@ def test_deadline_that_a_job_counts_on_goes_on_when_another_reservation_does() -
     _, call = both_on_n1(job, need(transfer=3, deadline_s=NOW_S + 600, upstream=("n0",)))
 
     assert not any(isinstance(order, Stop) for order in call.orders)
+
+
+def test_what_failed_to_arrive_for_whom_nobody_knows_keeps_no_bytes() -> None:
+    """A service that was killed had ordered it: until its pin ends its bytes would be nobody else's."""
+    node_orders = staff_of(need())
+    node_orders.compare_all(NOW_S)
+    failed = replace(on_its_way(50_000_000, 0), has_failed=True, owners=("render-7",))
+    tell(node_orders, NOW_S, arriving=failed, owners=())
+
+    assert Unpin(digest=DIGEST, owner="render-7") in call_at(node_orders, NOW_S + 1).orders
