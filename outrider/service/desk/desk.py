@@ -144,7 +144,6 @@ class Desk:
             trouble = trouble_of(error)
             asked = [event] if isinstance(event, Asked) else []
             tickets = {each.ticket for each in (*asked, *self._inquiries.give_up())}
-            # Also whom offers are looked for: what was decided about them may have come with this very event.
             tickets.update(each.ticket for each in (*replies, *planned, *self._searches.give_up()))
             return Outcome(replies=tuple(Replied(ticket=each, answer=trouble) for each in sorted(tickets)))
         begins = self._parts.site.begins() if self._parts is not None else ()
@@ -199,7 +198,10 @@ class Desk:
             self._replies.append(Replied(ticket=inquiry.asked.ticket, answer=answer))
 
     def _decide(self, inquiry: Inquiry) -> None:
-        """The nodes of a request have answered, or had their time: it is decided as if it came now."""
+        """Who was asked about a request has answered, or had their time: it is decided as if it came now."""
+        if self._searches.join(inquiry.asked):
+            self._inquiries.decided(inquiry)
+            return
         answer = self._answer(
             inquiry.asked, inquiry.program, is_judged=inquiry.is_judged, is_sure=inquiry.is_sure
         )
@@ -254,8 +256,7 @@ class Desk:
         program = result if isinstance(result, PolicyRefusal) else None
         if program is None and not isinstance(result, Allowed):
             program = PolicyRefusal(rule="external", sentence=of_broken_program(result))
-        answer = self._answer(asked, program, is_judged=True)
-        self._settle(Inquiry(asked, program, is_judged=True), answer)
+        self._decide(Inquiry(asked, program, is_judged=True))
 
     def _told(self, call: TellNode, result: object) -> None:
         """A node has been told something, or does not answer."""
@@ -457,8 +458,7 @@ class Desk:
         self._replies += self._searches.give_up()
         if self._parts is not None:
             self._replies += self._parts.switches.give_up()
-        self._parts = self._dispatch = None
-        self._seen_nodes = ()
+        self._parts, self._dispatch, self._seen_nodes = None, None, ()
         try:
             with self._store.promise() as promise:
                 promise.set("loaded_s", str(self._now_s))
