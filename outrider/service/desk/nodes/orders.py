@@ -98,10 +98,10 @@ class NodeOrders:
         if need.upstream:
             self._behind[need.upstream[0], need.owner] = node
         status.unpins.pop((need.digest, need.owner), None)
-        status.stops.pop(need.digest, None)
+        begins_anew = status.stops.pop(need.digest, False)
         status.has_new |= before is None
-        if before is None and is_to_begin_anew(status, need):
-            status.stops[need.digest] = None
+        if begins_anew or (before is None and is_to_begin_anew(status, need)):
+            status.stops[need.digest] = True
             for other in status.needs.values():
                 if other.digest == need.digest:
                     other.is_told, other.next_s = False, now_s
@@ -123,7 +123,7 @@ class NodeOrders:
                 # It may have come with the rate of the one that is gone.
                 other.is_told, other.next_s = False, now_s
         if is_stopped and not need.is_there and not others:
-            status.stops[need.digest] = None
+            status.stops[need.digest] = False
         self._plan(status, now_s)
 
     def promise(self, node: str, promised_bytes: int, now_s: int) -> None:
@@ -316,7 +316,7 @@ class NodeOrders:
         needed = {need.digest for need in status.needs.values()}
         for each in status.arriving if self.earlier.is_all_known(now_s) else ():
             if each.digest not in needed and not each.has_failed:
-                status.stops[each.digest] = None
+                status.stops[each.digest] = False
 
     def _silent(self, status: NodeStatus, words: str, now_s: int) -> list[News]:
         status.failures += 1

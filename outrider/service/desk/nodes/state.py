@@ -88,7 +88,8 @@ class NodeStatus:
     needs: dict[str, Need] = field(default_factory=dict)
     unpins: dict[tuple[str, str], int] = field(default_factory=dict)
     """Digest and owner of pins to be taken away, and when to say so next."""
-    stops: dict[str, None] = field(default_factory=dict)
+    stops: dict[str, bool] = field(default_factory=dict)
+    """What is not to arrive any more; and whether it is to come anew, by another way."""
     releases: dict[str, int] = field(default_factory=dict)
     """Owners of instances that are to go, and when to say so next."""
     machines: frozenset[str] = frozenset()

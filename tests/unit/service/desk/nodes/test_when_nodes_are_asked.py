@@ -255,3 +255,16 @@ def test_what_failed_to_arrive_for_whom_nobody_knows_keeps_no_bytes() -> None:
     tell(node_orders, NOW_S, arriving=failed, owners=())
 
     assert Unpin(digest=DIGEST, owner="render-7") in call_at(node_orders, NOW_S + 1).orders
+
+
+def test_image_that_is_to_come_by_a_deadlines_own_way_does_so_whatever_else_is_new() -> None:
+    """Best effort is told its new rate in the same moment: the chain that it came in is held back."""
+    chained = need(owner="job-1", upstream=("n0",), transfer=-1)
+    node_orders = staff_of(chained)
+    tell(node_orders, NOW_S, arriving=on_its_way(50_000_000, 10_000_000))
+    node_orders.need("n1", need(deadline_s=NOW_S + 60), NOW_S + 1)
+    node_orders.need("n1", replace(chained, rate_bytes_per_s=1), NOW_S + 1)
+
+    orders = call_at(node_orders, NOW_S + 1).orders
+    assert orders[0] == Stop(digest=DIGEST)
+    assert {each.owner for each in orders if isinstance(each, Fetch)} == {"job-1", "render-1"}
