@@ -245,7 +245,8 @@ class Safety:
                 self._watch_start(now)
             elif now.reservation.start_s == start_s:
                 self._network.move()
-                self.met_at_start[name] = self.is_there(now)
+                # By a clock that is off the start is at another time.
+                self.met_at_start[name] = self._office.jump_s != 0 or self.is_there(now)
                 self._check_confirmed(now)
 
         # Whole seconds are compared: what is so before the next one begins was so in time.
