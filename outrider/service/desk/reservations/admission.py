@@ -491,8 +491,10 @@ class ReservationAdmission:
 
 def after_move(live: Live, *, is_ready: bool, now_s: int) -> tuple[State, int | None]:
     """The state of a reservation with other nodes, and since when its image is on all of them."""
-    if is_ready:
-        return State.READY, now_s if live.kept.ready_s is None else live.kept.ready_s
     before = live.record.state
+    if is_ready:
+        # What has begun may be before its start by a clock that was set back.
+        after = before if before is State.ACTIVE else State.READY
+        return after, now_s if live.kept.ready_s is None else live.kept.ready_s
     changed = {State.READY: State.PREPARING, State.ENDANGERED: State.ACCEPTED}
     return changed.get(before, before), None

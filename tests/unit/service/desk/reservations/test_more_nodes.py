@@ -145,6 +145,17 @@ def test_one_that_has_just_ended_is_over(site: Sandbox, terms: dict[str, int], *
     assert (answer.code, answer.message) == ("conflict", f"reservation {name} is over: its time has passed")
 
 
+def test_one_that_has_begun_stays_so_where_the_clock_was_set_back_before_its_start(site: Sandbox) -> None:
+    name = begun(site, nodes=2)
+    site.clock.at_s -= 30
+    site.restart()
+
+    answer = site.ask(Modify(name=name, nodes=1))
+
+    assert isinstance(answer, Decision), answer
+    assert (answer.result, show(site, name).reservation.state) == ("accepted", "active")
+
+
 @pytest.mark.parametrize("seed", range(examples(45)))
 def test_it_is_had_exactly_where_enough_nodes_are_free_and_have_the_image(tmp_path: Path, seed: int) -> None:
     """A naive look at every node says how many that are."""
