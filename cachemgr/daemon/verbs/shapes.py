@@ -71,14 +71,18 @@ def arriving_entry(node: NodeContext, caller: NodeCaller, ingest: Ingest) -> Arr
         is_public=image.readers.is_public,
         transfer=None if transfer is None or transfer.has_ended else transfer.name,
         readers=readers_of(caller, image),
-        owners=tuple(
-            sorted(
-                pin.owner
-                for pin in pins.read_pins(node.pool.disk, ingest.folder)
-                if pin.uid == caller.uid and pins.holds(pin, past_s(node.clock))
-            )
-        ),
+        owners=_owners(node, caller, ingest),
     )
+
+
+def _owners(node: NodeContext, caller: NodeCaller, ingest: Ingest) -> tuple[str, ...]:
+    """For whom the caller has pinned it. What cannot be read keeps nobody from seeing the rest."""
+    try:
+        found = pins.read_pins(node.pool.disk, ingest.folder)
+    except OSError:
+        return ()
+    now_s = past_s(node.clock)
+    return tuple(sorted(pin.owner for pin in found if pin.uid == caller.uid and pins.holds(pin, now_s)))
 
 
 def arrived_bytes(ingest: Ingest, transfer: PoolTransfer | None) -> int:
