@@ -71,6 +71,13 @@ def is_to_begin_anew(status: NodeStatus, need: Need) -> bool:
     )
 
 
+def is_best_effort_alone(status: NodeStatus, digest: str) -> bool:
+    """Whether an image is on its way to a node, and for no deadline."""
+    coming = [each for each in status.needs.values() if each.digest == digest and not each.is_there]
+    classes = {TransferClass.of(each.transfer) for each in coming if each.transfer is not None}
+    return bool(classes) and TransferClass.DEADLINE not in classes
+
+
 def _others(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) -> list[str]:
     return [
         each.name

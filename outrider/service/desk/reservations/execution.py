@@ -7,12 +7,13 @@ when others would be late for it.
 
 from __future__ import annotations
 
+from outrider.core.images.pools import Life
 from outrider.core.model import Transfer
 from outrider.core.restart.snapshot import keep_transfers
 from outrider.service.desk.events import CopyLost, EventRouter, TransferBegun
 from outrider.service.desk.nodes.copies import begin_s as copy_begin_s
 from outrider.service.desk.nodes.orders import NodeOrders
-from outrider.service.desk.nodes.sources import before_in_chain
+from outrider.service.desk.nodes.sources import before_in_chain, is_best_effort_alone
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.nodes.watch import begin_s
 from outrider.service.desk.reservations.alarms import ReservationAlarms
@@ -145,7 +146,11 @@ class PlanExecution:
         """Do not wait for copies under way that nobody needs any more."""
         site = self._site
         for number, moving in list(site.moving.items()):
-            needed = self._deadlines.needed(number)
+            needed = {
+                site.book.timeline.nodes[node].name
+                for node, life in site.book.lives_of(number)
+                if self._is_promised(life)
+            }
             moving.given_up |= moving.left - needed
             moving.left &= needed
             if not moving.left:
@@ -211,10 +216,10 @@ class PlanExecution:
         (kept,) = keep_transfers(site.book, site.now_s, [number])
         site.book.links.end(number, site.now_s)
         del site.moving[number]
-        users, needed = self._deadlines.users(number), self._deadlines.needed(number)
+        users = self._deadlines.users(number)
         for node, life in site.book.transfer_done(number, site.now_s):
             name = site.book.timeline.nodes[node].name
-            if name in moving.given_up - needed:
+            if name in moving.given_up and not self._is_promised(life):
                 # Nobody may count on a copy that never came.
                 site.book.pools.lose(node, life)
                 self._events.publish(CopyLost(name, life.image.key))
@@ -238,15 +243,25 @@ class PlanExecution:
             self._log.info("transfer given up", transfer=number, seconds=took_s, planned_s=planned_s)
         self.run_link()
 
+    def _is_promised(self, life: Life) -> bool:
+        """Whether a reservation needs a copy: that jobs would like it, too, brings it nowhere."""
+        return not self._site.book.entries.keys().isdisjoint(life.users)
+
     def _mirror(self, transfer: Transfer) -> str:
         """Where an image is to come from, if not from its own address."""
         address = self._deadlines.server(transfer)
         return "" if address == transfer.image.uri else address
 
-    def _upstream(self, moving: Moving, node: str) -> tuple[str, ...]:
-        """Whoever is before a node in its chain, but for those to which best effort alone brings it now."""
-        chain = [each for each in moving.transfer.nodes if each not in moving.given_up]
-        return before_in_chain(chain, node)
+    def _upstream(self, transfer: Transfer, node: str) -> tuple[str, ...]:
+        """Whoever is before a node in its chain, but for those that its reservations have left, and to which
+        best effort alone brings the image now: as slowly as it may."""
+        before = before_in_chain(transfer.nodes, node)
+        statuses, digest = self._node_orders.statuses, transfer.image.key
+        return tuple(
+            name
+            for name in before
+            if name not in statuses or not is_best_effort_alone(statuses[name], digest)
+        )
 
     def _need(self, live: Live, node: str, transfer: int | None, *, is_partial: bool = False) -> None:
         site, document = self._site, live.document
@@ -271,6 +286,6 @@ class PlanExecution:
             rate_bytes_per_s=None if moving is None else moving.rate_bytes_per_s,
             copy_from_s=copy_begin_s(live.reservation.start_s, document.size_bytes),
             mirror="" if moving is None else self._mirror(moving.transfer),
-            upstream=() if moving is None else self._upstream(moving, node),
+            upstream=() if moving is None else self._upstream(moving.transfer, node),
         )
         self._node_orders.need(node, need, site.now_s)

@@ -29,27 +29,15 @@ class DeadlineTransfers:
         settings, whole = site.settings, self.whole_rate(transfer)
         most = whole * settings.link_rate_bytes_per_s // settings.deadline_rate_bytes_per_s
         rate = min(most, max(whole, planned))
-        left = self.needed(transfer.number) or set(transfer.nodes)
         taken = site.moving[transfer.number] = Moving(
             transfer=transfer,
             begun_s=site.now_s,
-            left=left,
-            given_up=set(transfer.nodes) - left,
+            left=set(transfer.nodes),
             is_aside=is_aside,
             has_planned_rate=not is_aside and rate == whole,
             rate_bytes_per_s=whole // ASIDE_SHARE or 1 if is_aside else rate,
         )
         return taken
-
-    def needed(self, number: int) -> set[str]:
-        """The nodes to which a reservation has a transfer bring its image: that jobs would like it, too,
-        brings it nowhere."""
-        site = self._site
-        return {
-            site.book.timeline.nodes[node].name
-            for node, life in site.book.lives_of(number)
-            if not site.book.entries.keys().isdisjoint(life.users)
-        }
 
     def users(self, number: int) -> list[str]:
         """The reservations that wait for a transfer, in the order of their starts."""
