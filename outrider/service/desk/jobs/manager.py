@@ -213,7 +213,7 @@ class JobManager:
             self._resolve(entry)
         elif entry.is_scheduled and not entry.granted:
             self.queues.to_schedule[entry.key] = None
-        elif entry.stage is Stage.WAITING:
+        elif entry.stage is Stage.WAITING and not entry.is_scheduled:
             self.queues.to_choose.add(entry.key, entry.job.uid)
         self.queues.touch(entry)
 
