@@ -1,4 +1,4 @@
-"""Slurm as a batch system: each call is one or two of Slurm's own commands.
+"""Slurm as a batch system: each call is a few of Slurm's own commands.
 
 Nothing runs between calls, so slurmctld may restart whenever it likes. What is known of jobs from the
 last look serves to change them; how a job stands is asked anew before each change.

@@ -15,7 +15,7 @@ from cachemgr.base.errors import CacheError, DiskFailed, NoDaemon
 from cachemgr.base.message import plain
 from cachemgr.base.shares import Share
 from cachemgr.network.fields import WrongField, read_answer
-from cachemgr.pool.layered import LAYERS, is_part_owner
+from cachemgr.pool.layered import LAYERS
 from cachemgr.protocol import (
     JOB_OWNER,
     RESERVATION_OWNER,
@@ -47,7 +47,7 @@ from cachemgr.protocol import (
 )
 from outrider.service.images.catalogue import Catalogue
 from outrider.service.nodes.listed_machines import MOST_JOBS, instances_of, owners_of, times_of
-from outrider.service.nodes.report import Lists, report_of
+from outrider.service.nodes.report import Lists, report_of, reservations_of
 from outrider.service.ports import (
     COPYING,
     Copy,
@@ -241,14 +241,7 @@ def _owners(asking: _Asking, digest: str, our_uid: int) -> tuple[str, ...]:
         shown = asking.order("show", NameRequest(digest), ShownImage)
     except CacheError:
         return ()
-    owners = [pin.owner for pin in shown.pin_list or () if pin.uid == our_uid]
-    return tuple(
-        sorted(
-            owner.removeprefix(RESERVATION_OWNER)
-            for owner in owners
-            if owner.startswith(RESERVATION_OWNER) and not is_part_owner(owner)
-        )
-    )
+    return reservations_of(pin.owner for pin in shown.pin_list or () if pin.uid == our_uid)
 
 
 class _Asking:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from cachemgr.base.shares import Share
@@ -130,11 +130,17 @@ def _arriving(lists: Lists, present: set[str]) -> Iterator[Arriving]:
 
 
 def _owners(arriving: ArrivingEntry) -> tuple[str, ...]:
-    """For which reservations and jobs it is pinned, as far as its node says that."""
+    return reservations_of(arriving.owners or ())
+
+
+def reservations_of(owners: Iterable[str]) -> tuple[str, ...]:
+    """The reservations and jobs among the owners of pins that the service has set on a node."""
     return tuple(
-        owner.removeprefix(RESERVATION_OWNER)
-        for owner in arriving.owners or ()
-        if owner.startswith(RESERVATION_OWNER) and not is_part_owner(owner)
+        sorted(
+            owner.removeprefix(RESERVATION_OWNER)
+            for owner in owners
+            if owner.startswith(RESERVATION_OWNER) and not is_part_owner(owner)
+        )
     )
 
 

@@ -5,14 +5,15 @@ In between the job may be nobody else's by what is shown of it: such a one would
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
+from typing import Any
 
 import pytest
 
 from outrider.rms.base import JobState, RmsError, RmsJob
-from outrider.rms.commands import Account, Output
+from outrider.rms.commands import Output
 from outrider.rms.gridengine import GridEngine
 from tests.contract.gridengine_harness import HostRunner, gridengine, gridengine_of, the_cluster
 from tests.contract.harness import Scene, seen
@@ -81,19 +82,11 @@ class Dying:
         self.left = change
         self._runner = HostRunner(the_cluster())
 
-    def __call__(
-        self,
-        argv: Sequence[str],
-        *,
-        environment: Mapping[str, str],
-        timeout_s: float,
-        text: bytes = b"",
-        account: Account | None = None,
-    ) -> Output:
+    def __call__(self, argv: Sequence[str], **more: Any) -> Output:
         self.left -= argv[0] in CHANGES
         if argv[0] in CHANGES and self.left == 0:
             raise KeyboardInterrupt
-        return self._runner(argv, environment=environment, timeout_s=timeout_s, text=text, account=account)
+        return self._runner(argv, **more)
 
 
 def has_so_many(number: int, case: str, scene: Scene) -> bool:
