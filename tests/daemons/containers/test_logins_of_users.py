@@ -191,10 +191,9 @@ def test_search_for_passwords_finds_one_where_it_is(tmp_path: Path) -> None:
     """Of a program that has it in a variable, an argument, a file, and its memory, and crashes."""
     (tmp_path / "file").write_text(f"auth: {NEEDLES[1].decode()}")
     argv = [sys.executable, "-c", "input()", PASSWORD]
-    process = subprocess.Popen(
-        argv, stdin=subprocess.PIPE, env={"PASSWORD": PASSWORD}, cwd=tmp_path, preexec_fn=with_cores
-    )
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, env={"PASSWORD": PASSWORD}, cwd=tmp_path)
     try:
+        allow_core(process.pid)
         eventually(lambda: len(found_at(process.pid)) == 3, "a trace in each")
     finally:
         process.send_signal(signal.SIGSEGV)
@@ -203,5 +202,7 @@ def test_search_for_passwords_finds_one_where_it_is(tmp_path: Path) -> None:
     assert len(found_in_files([tmp_path])) == 1 + len(list(tmp_path.glob("core*")))
 
 
-def with_cores() -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+def allow_core(process: int) -> None:
+    """What is left of it when it crashes may be as large as it was."""
+    most = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    resource.prlimit(process, resource.RLIMIT_CORE, most)

@@ -107,7 +107,7 @@ class Victim:
         said_before = len(self.last_words(1 << 30))
         self.start(*options)
         pid = self.pid
-        self.eventually("its end", lambda: _is_over(pid))
+        self.eventually("its end", lambda: is_over(pid))
         return self.reap(), self.last_words(1 << 30)[said_before:]
 
     def start(self, *options: str, from_nothing: bool = False) -> None:
@@ -230,7 +230,7 @@ class _Connection(http.client.HTTPConnection):
             raise
 
 
-def _is_over(pid: int | None) -> bool:
+def is_over(pid: int | None) -> bool:
     """Whether a process has ended, and nobody has asked yet how."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
