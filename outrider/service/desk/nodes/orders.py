@@ -91,8 +91,7 @@ class NodeOrders:
             return
         before = status.needs.get(need.owner)
         if before is not None and before.digest == need.digest:
-            need.is_there, need.there_s, need.is_copied = before.is_there, before.there_s, before.is_copied
-            need.arrived_bytes, need.source = before.arrived_bytes, before.source
+            need.take_over(before)
         need.since_s = need.next_s = now_s
         status.needs[need.owner] = need
         if need.upstream:
@@ -300,8 +299,9 @@ class NodeOrders:
             if need.is_there and image is None:
                 need.is_there, need.is_told, need.next_s = False, False, now_s
                 news.append(Missed(node=status.name, owner=need.owner))
-            elif need.is_there and image is not None and need.owner not in image.owners:
-                need.next_s = now_s
+            elif need.is_there and image is not None:
+                need.see(now_s)
+                need.next_s = need.next_s if need.owner in image.owners else now_s
         return news
 
     def _forget_others(self, status: NodeStatus, now_s: int) -> None:
@@ -395,8 +395,7 @@ class NodeOrders:
             return []
         if not code:
             status.full_until_s = status.full_until_s if need.is_there else 0
-            was_there, need.is_there = need.is_there, True
-            need.there_s = need.there_s if was_there else now_s
+            was_there = need.see(now_s)
             status.come[need.digest] = need
             need.arrived_bytes, need.rate, need.failures, need.words = need.size_bytes, 0, 0, ""
             need.told_until_s = order.until_s

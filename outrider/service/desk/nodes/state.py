@@ -56,6 +56,8 @@ class Need:
     is_there: bool = False
     there_s: int | None = None
     """Since when that is known."""
+    seen_s: int | None = None
+    """When the node said so last."""
     is_told: bool = False
     told_until_s: int = 0
     failures: int = 0
@@ -68,6 +70,21 @@ class Need:
     code: str = ""
     """The kind of its last failure, as the node calls it."""
     words: str = ""
+
+    def take_over(self, before: Need) -> None:
+        """What is known of the same need stays."""
+        self.is_there, self.there_s, self.seen_s = before.is_there, before.there_s, before.seen_s
+        self.is_copied, self.arrived_bytes, self.source = (
+            before.is_copied,
+            before.arrived_bytes,
+            before.source,
+        )
+
+    def see(self, now_s: int) -> bool:
+        """The node says that it is there; whether it was known."""
+        was_there, self.is_there, self.seen_s = self.is_there, True, now_s
+        self.there_s = self.there_s if was_there else now_s
+        return was_there
 
     @property
     def has_failed_often(self) -> bool:

@@ -480,7 +480,7 @@ class ReservationAdmission:
             price += live.kept.price
         decision = replace(replies.grown(site, live, nodes - set(live.nodes)), price=price)
         if not request.is_plan:
-            live.ready |= nodes
+            live.grow(nodes)
             receipt = replace(live.kept, price=price)
             kept = keep_reservation(site.book, live.name)
             site.change(live, kept=kept, why="changed by its user", receipt=receipt)

@@ -145,12 +145,14 @@ class ReservationCopies:
         self.lose(node, live.document.image.key, f"image {live.document.uri} was no longer on {node}")
 
     def _not_ready(self, live: Live, node: str) -> None:
-        """A node has lost its copy. That it was there once makes no promise kept before the start."""
+        """A node has lost its copy. That it was there keeps no promise unless it was seen at the start."""
         site = self._site
         live.ready.discard(node)
         site.stirred.add(live.name)
         receipt = None
-        if live.kept.ready_s is not None and site.now_s < live.reservation.start_s:
+        seen_s = self._node_orders.statuses[node].needs[live.name].seen_s
+        was_there = live.has_begun or (seen_s is not None and seen_s >= live.reservation.start_s)
+        if live.kept.ready_s is not None and not was_there:
             receipt = replace(live.kept, ready_s=None)
         state = State.PREPARING if live.record.state is State.READY else None
         if receipt is not None or state is not None:

@@ -110,6 +110,12 @@ class PlanExecution:
         self._agenda.add(max(reservation.end_s, site.now_s), Topic.END, live.name)
         self._agenda.add(max(begin_s(reservation.start_s), site.now_s), Topic.WATCH, live.name)
 
+    def confirm(self, live: Live) -> None:
+        """Its time has come: let its nodes say once more that its image is there."""
+        for name in live.nodes:
+            if self._node_orders.has_copy(name, live.name):
+                self._node_orders.hurry(name, live.name, self._site.now_s)
+
     def release(self, live: Live, nodes: tuple[str, ...]) -> None:
         """These nodes need nothing of a reservation's any more."""
         for name in nodes:

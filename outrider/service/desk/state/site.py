@@ -56,6 +56,8 @@ class Live:
     kept: Record
     ready: set[str] = field(default_factory=set)
     """The nodes on which its image is known to be, pinned for it."""
+    has_begun: bool = False
+    """Whether it began, with its image, before now: in the life of an earlier service, or before it grew."""
     is_confirmed: bool = True
     odds_percent: int | None = None
     danger: str = ""
@@ -95,6 +97,11 @@ class Live:
     @property
     def is_ready(self) -> bool:
         return self.ready.issuperset(self.nodes)
+
+    def grow(self, nodes: set[str]) -> None:
+        """It has begun, and gets more nodes that have its image."""
+        self.ready |= nodes
+        self.has_begun = True
 
     @property
     def may_begin(self) -> bool:
@@ -210,6 +217,7 @@ class Site:
             if record.state in (State.READY, State.ACTIVE):
                 # As it was before the restart, until a node says otherwise.
                 live.ready.update(live.nodes)
+                live.has_begun = record.state is State.ACTIVE
                 self.stirred.add(live.name)
             self._enter(live)
             self._own(live)

@@ -375,6 +375,38 @@ def test_a_restart_over_the_start_is_no_alarm(sandbox: Sandbox) -> None:
     assert not any(each.kind == "alarm" for each in explained.decisions)
 
 
+def test_image_that_nobody_saw_at_the_start_keeps_no_promise(sandbox: Sandbox) -> None:
+    """It was ready, and is gone when the service comes back after the start: it may have gone before."""
+    reserve(sandbox, nodes=2, start="now+1hours")
+    sandbox.sleep(3600 - 30)
+    before = show(sandbox, "render-1").reservation.state
+    sandbox.pools["n2"].images.clear()
+    sandbox.clock.at_s += 60
+    sandbox.restart()
+    sandbox.sleep(4000)
+
+    receipt = show(sandbox, "render-1").receipt
+    assert before == "ready"
+    assert receipt is not None
+    assert not receipt.is_met
+    assert "s after its start" in receipt.words
+
+
+def test_image_that_is_lost_after_the_start_has_kept_its_promise(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=2, start="now+1hours")
+    sandbox.sleep(3600 + 3)
+    sandbox.pools["n2"].images.clear()
+    sandbox.restart()
+    sandbox.sleep(600)
+    brought = digest_of("ubuntu") in sandbox.pools["n2"].images
+    sandbox.sleep(3600)
+
+    receipt = show(sandbox, "render-1").receipt
+    assert brought
+    assert receipt is not None
+    assert receipt.is_met
+
+
 def test_what_has_begun_goes_on_when_the_clock_is_set_back(sandbox: Sandbox) -> None:
     reserve(sandbox, start="now+10minutes")
     sandbox.sleep(610)
