@@ -7,6 +7,8 @@ when others would be late for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from outrider.core.images.pools import Life
 from outrider.core.model import Transfer
 from outrider.core.restart.snapshot import keep_transfers
@@ -159,8 +161,21 @@ class PlanExecution:
             }
             moving.given_up |= moving.left - needed
             moving.left &= needed
-            if not moving.left:
+            if moving.left:
+                self._lose_given_up(moving, site.book.lives_of(number))
+            else:
                 self._end(moving, TransferState.DONE if needed else TransferState.FAILED)
+
+    def _lose_given_up(self, moving: Moving, lives: Iterable[tuple[int, Life]]) -> None:
+        """Nobody may count on a copy that a transfer does not bring any more."""
+        site = self._site
+        for node, life in tuple(lives):
+            name = site.book.timeline.nodes[node].name
+            if name in moving.given_up and not self._is_promised(life):
+                if life.transfer is not None:
+                    site.book.uncarry(life.transfer, life)
+                site.book.pools.lose(node, life)
+                self._events.publish(CopyLost(name, life.image.key))
 
     def _run_link(self) -> None:
         site, link = self._site, self._site.book.link
@@ -223,12 +238,7 @@ class PlanExecution:
         site.book.links.end(number, site.now_s)
         del site.moving[number]
         users = self._deadlines.users(number)
-        for node, life in site.book.transfer_done(number, site.now_s):
-            name = site.book.timeline.nodes[node].name
-            if name in moving.given_up and not self._is_promised(life):
-                # Nobody may count on a copy that never came.
-                site.book.pools.lose(node, life)
-                self._events.publish(CopyLost(name, life.image.key))
+        self._lose_given_up(moving, site.book.transfer_done(number, site.now_s))
         if state is TransferState.DONE:
             site.done_transfer(kept)
         else:

@@ -5,6 +5,7 @@ Looked at from the nodes, and only while nothing goes wrong: an order to slow do
 
 from __future__ import annotations
 
+from outrider.service.desk.nodes.orders import LOST_CALL_S
 from tests.simulation.dst.clockwork import Clockwork, Violation
 from tests.simulation.dst.knobs import Knobs
 from tests.simulation.dst.office import Office
@@ -27,7 +28,9 @@ class Sharing:
         self._network = network
         self._office = office
         self._settings = knobs.settings
-        self._settled_ms = 0 if knobs.is_calm else (knobs.troubled_s + BORN_S) * 1000
+        # A node whose call was never answered is told nothing until that is given up.
+        settled_s = knobs.troubled_s + max(BORN_S, LOST_CALL_S)
+        self._settled_ms = 0 if knobs.is_calm else settled_s * 1000
         self._generation = 0
         self._both_ms: dict[str, int] = {}
         """By link, since when both classes have taken bytes of it."""

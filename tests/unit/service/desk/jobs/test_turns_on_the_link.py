@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from outrider.service.answers.jobs import JobDetails
-from outrider.service.requests import Caller, ShowJob
+from outrider.service.requests import Caller, Modify, ShowJob
+from outrider.service.settings import Settings
 from tests.amount import first
 from tests.unit.service.desk.jobs.test_leading_jobs import states
 from tests.unit.service.desk.sandbox import ALICE, BOB, GIB, RATE, Sandbox, reserve, show
@@ -141,3 +143,27 @@ def test_each_user_leaves_as_much_room_as_it_takes(sandbox: Sandbox) -> None:
     sandbox.sleep(LOOK_S)
 
     assert "is on its way" in words_of(sandbox, mine, BOB)
+
+
+def test_job_counts_on_no_copy_that_a_reservation_has_left_midway(tmp_path: Path) -> None:
+    """It would have been brought there by nobody's rate, beside what has a deadline."""
+    sandbox = Sandbox(tmp_path, settings=Settings(link_rate_bytes_per_s=RATE, reserve_s=60, shipping="relay"))
+    for pool in sandbox.pools.values():
+        pool.rate_bytes_per_s = RATE
+    sandbox.sizes["https://images.example.org/ubuntu"] = 100 * RATE
+    reserve(sandbox, nodes=3, size_bytes=100 * RATE, start="now+1hours")
+    while not sandbox.pools["n1"].arriving:
+        sandbox.sleep(5)
+    sandbox.ask(Modify(name="render-1", nodes=2))
+    key = sandbox.submit("ubuntu", nodes=4)
+    sandbox.sleep(LOOK_S)
+    beside = list(sandbox.pools["n3"].fetches)
+    sandbox.sleep(600)
+    job = sandbox.job(key)
+    after = [(each.owner, each.rate_bytes_per_s) for each in sandbox.pools["n3"].fetches]
+    sandbox.close()
+
+    assert beside == []
+    assert after == [("job-1", RATE)]
+    assert job is not None
+    assert not job.is_held_by_us
