@@ -57,8 +57,12 @@ def is_to_begin_anew(status: NodeStatus, need: Need) -> bool:
     """Whether a deadline's image is on its way there in a chain of best effort, whose other nodes are
     held back from now on: it has to come by the deadline's own way, with the bytes that are there.
 
-    Whether its node is known to have been told makes no difference: it may be told at this moment.
+    Whether its node is known to have been told makes no difference: it may be told at this moment. What comes
+    by that way already, since another needs it with a deadline, goes on.
     """
+    deadlines = [each for each in _with_deadlines(status, need.digest) if each is not need]
+    if any(each.upstream == need.upstream for each in deadlines):
+        return False
     return need.deadline_s is not None and any(
         other.upstream != need.upstream
         for other in status.needs.values()

@@ -247,6 +247,18 @@ def test_deadline_that_a_job_counts_on_goes_on_when_another_reservation_does() -
     assert not any(isinstance(order, Stop) for order in call.orders)
 
 
+def test_what_comes_with_a_deadline_goes_on_when_another_reservation_needs_it_too() -> None:
+    """It has begun anew once, for the first of them."""
+    job = need(owner="job-1", transfer=-1, upstream=("n0",))
+    node_orders, call = both_on_n1(job, need(deadline_s=NOW_S + 60))
+    answer(node_orders, call, NOW_S + 1, arriving=on_its_way(90_000_000, 1_000_000))
+    node_orders.need("n1", need(owner="later-2", deadline_s=NOW_S + 60), NOW_S + 2)
+    later = call_at(node_orders, NOW_S + 2)
+
+    assert call.orders[0] == Stop(digest=DIGEST)
+    assert not any(isinstance(order, Stop) for order in later.orders)
+
+
 def test_what_failed_to_arrive_for_whom_nobody_knows_keeps_no_bytes() -> None:
     """A service that was killed had ordered it: until its pin ends its bytes would be nobody else's."""
     node_orders = staff_of(need())
