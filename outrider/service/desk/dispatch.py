@@ -341,6 +341,8 @@ class RequestDispatch:
         self, request: Reserve, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool
     ) -> Judged | Doubtful | Trouble:
         parts, doubts = self._parts, no_doubts if is_sure else self._parts.doubts
+        if is_sure:
+            parts.reconciler.doubt_unheard()
         judged: Judged | Doubtful | Trouble
         if request.role_images:
             judged = RolesAdmission(self.site, parts.admission).decide(request, wish, program, doubts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from outrider.core.images.encumbrance import NOTHING, Encumbrance, ForeignHold
-from outrider.core.reservations.book import ReservationPlan
+from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.reservations.missing_copies import crowded_out
 from outrider.core.reservations.refusal import size
 from outrider.service.desk.nodes.orders import NodeOrders
@@ -96,7 +96,8 @@ class PoolRooms:
         """The nodes of a plan of which users may have taken the room since they spoke, and how much they
         would have to keep for it and all other promises at the worst instant.
 
-        There is no doubt within what a node keeps already, nor within what it never leaves to users.
+        There is no doubt within what a node keeps already, nor within what it never leaves to users. Of a
+        node that has never spoken nothing is sure.
         """
         site, image = self._site, plan.workspace.image
         if image is None:
@@ -107,6 +108,8 @@ class PoolRooms:
         for node, start_s in begins.items():
             pool, name = site.book.pools.pools[node], site.book.timeline.nodes[node].name
             status = self._node_orders.statuses.get(name)
+            if status is not None and is_unknown(site.book, status):
+                found[name] = pool.promised_bytes + image.size_bytes
             if status is None or status.room is None or pool.room_bytes is None:
                 continue
             users_bytes = max(status.room.users_bytes, pool.foreign_bytes)
@@ -162,6 +165,12 @@ class PoolRooms:
                 f"{size(pool.room_bytes or 0)} others hold {size(pool.foreign_bytes)}",
             )
         self._troubles.keep_crowded(status.name, names)
+
+
+def is_unknown(book: Book, status: NodeStatus) -> bool:
+    """Whether a node has never said how large its pool is, and the site's configuration does not either."""
+    number = book.timeline.number_of.get(status.name)
+    return status.heard_s is None and number is not None and book.pools.pools[number].limit_bytes is None
 
 
 def known_room(status: NodeStatus, used_bytes: int, now_s: int) -> NodeRoom | None:

@@ -16,6 +16,7 @@ from outrider.core.reservations.missing_copies import awaited, note_pool
 from outrider.rms.base import NodeState, RmsNode, RmsReservation, Sight
 from outrider.service.desk.batch.reservation_effects import orphan_effect
 from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.nodes.pool_room import is_unknown
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.nodes.running_jobs import Started
 from outrider.service.desk.nodes.state import NodeStatus
@@ -80,6 +81,8 @@ class Reconciler:
         self._states: dict[str, NodeState] = {}
         """As the last look showed them."""
         self._seen_s = 0
+        self._unheard: set[str] = set()
+        """Nodes that had never spoken when somebody had waited for them long enough."""
 
     def seen(self, sight: Sight, asked: tuple[str, ...]) -> tuple[str, ...]:
         """Take in a look at the batch system; what was found to differ, in words. `asked` are the nodes
@@ -127,6 +130,12 @@ class Reconciler:
     def presence(self, status: NodeStatus) -> None:
         """A node has answered, or has not: one that is silent for long is promised to nobody."""
         self._judge([status.name])
+
+    def doubt_unheard(self) -> None:
+        """Somebody has waited for nodes in vain: those that have never spoken are promised to nobody."""
+        statuses = self._node_orders.statuses.items()
+        self._unheard = {name for name, each in statuses if each.heard_s is None}
+        self._judge(self._unheard)
 
     def pool(self, status: NodeStatus) -> tuple[str, ...]:
         """A node has said which images it has."""
@@ -181,6 +190,8 @@ class Reconciler:
             return f"node {name} is {state.value}"
         if status is not None and status.is_away(site.now_s, site.settings.away_after_s):
             return _silence(status)
+        if status is not None and name in self._unheard and is_unknown(site.book, status):
+            return f"node {name} has not said yet how large its pool is"
         if self._watch.is_silent(name):
             return f"the batch system's daemon on {name} does not answer"
         return ""

@@ -12,7 +12,7 @@ import pytest
 from outrider.metadata.notation.hostlists import expand
 from outrider.service.answers.decision import Decision
 from outrider.service.desk.state import node_list
-from outrider.service.ports import HeldBytes, NodeReport, NodeRoom, TellNode
+from outrider.service.ports import HeldBytes, NodeReport, NodeRoom, NodeTrouble, TellNode
 from outrider.service.requests import Cancel
 from outrider.service.settings import Settings
 from outrider.store.records import NodeRecord
@@ -315,6 +315,37 @@ def test_request_waits_for_a_silent_node_no_longer_than_seconds(tmp_path: Path) 
 
     assert answered.result in ("accepted", "refused")
     assert waited_s <= 11
+
+
+class WithNewcomer(Sandbox):
+    """A node whose daemon has never run: nobody knows how large its pool is."""
+
+    is_there = False
+
+    def tell(self, call: TellNode) -> NodeReport:
+        if call.node == "n2" and not self.is_there:
+            raise NodeTrouble("node n2 does not answer")
+        return super().tell(call)
+
+
+def test_node_that_has_never_spoken_is_promised_to_nobody(tmp_path: Path) -> None:
+    site = WithNewcomer(tmp_path, nodes=2)
+    begun_s = site.now_s
+    before = reserve(site, nodes=2, start="now+1hours")
+    took_s = site.now_s - begun_s
+    alone = reserve(site, nodes=1, start="now+1hours")
+    site.is_there = True
+    site.sleep(121)
+    after = reserve(site, name="both", nodes=2, start="now+3hours")
+    site.close()
+
+    assert (before.result, alone.result, alone.nodes, after.result) == (
+        "refused",
+        "accepted",
+        "n1",
+        "accepted",
+    )
+    assert took_s <= 30
 
 
 def test_what_is_kept_for_a_request_that_is_refused_is_given_back(tmp_path: Path) -> None:
