@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from outrider.core.model import Image, ImagePart
+from outrider.core.model import NOBODY, Image, ImagePart, Reservation
 from outrider.service.desk.state.open_terms import OpenTerms, read_terms, terms_of
 from outrider.service.ports import Readers
 from outrider.service.requests import Caller, Reserve
@@ -167,6 +167,23 @@ def read_record(text: str | None) -> Record:
     with _told("a receipt"):
         found = _read(text)
         return replace(Record(**found), sources=tuple(found["sources"]), brought=tuple(found["brought"]))
+
+
+def as_written(kept: Reservation) -> Reservation:
+    """A reservation as it is in the store: whose it is stands beside it there, in other columns."""
+    workspace = replace(kept.workspace, owner=NOBODY, may_yield=False, is_spread=False)
+    return replace(kept, workspace=workspace)
+
+
+def without_transfers(kept: Reservation, numbers: Collection[int]) -> Reservation:
+    """The same as if it had never counted on these transfers."""
+    if not numbers:
+        return kept
+    return replace(
+        kept,
+        transfers=tuple(each for each in kept.transfers if each not in numbers),
+        holds=tuple(each for each in kept.holds if each.transfer not in numbers),
+    )
 
 
 def _write(value: Document | Record) -> str:

@@ -15,7 +15,7 @@ from outrider.core.images.pools import Lingering, Pools
 from outrider.core.leases.adaptive import AdaptiveShare
 from outrider.core.links.deadline_network import DeadlineNetwork
 from outrider.core.links.links import ExclusiveLinks
-from outrider.core.model import NOBODY, Image, LeaseOwner, Node, Reservation, Transfer
+from outrider.core.model import Image, LeaseOwner, Node, Reservation, Transfer
 from outrider.core.reservations.book import Book, Shipping, Terms
 from outrider.core.restart.restore import Lost
 from outrider.core.restart.snapshot import KeptTransfer, keep_done, keep_transfers
@@ -24,8 +24,10 @@ from outrider.rms.base import RmsJob
 from outrider.service.desk.state.documents import (
     Document,
     Record,
+    as_written,
     read_document,
     read_record,
+    without_transfers,
     write_document,
     write_record,
 )
@@ -205,6 +207,8 @@ class Site:
         self._light_writes: list[LightWrite] = []
         self._touched: set[int] = set()
         self._ended: dict[int, TransferState] = {}
+        self._unwritten: set[int] = set()
+        """Transfers that were planned and given up within one event: they have never been written."""
         self._done: list[KeptTransfer] = []
         unconfirmed = store.waiting_subjects()
         for record in records:
@@ -319,7 +323,7 @@ class Site:
 
     def accept(self, kept: Reservation, owner: ReservationOwner, document: Document, record: Record) -> Live:
         """A new reservation, in memory and at the end of the event on the disk."""
-        kept = _as_written(kept)
+        kept = as_written(kept)
         number, now_s, text = self.next_number, self.now_s, write_document(document)
         self.next_number += 1
         live = Live(
@@ -340,7 +344,9 @@ class Site:
         self._own(live)
 
         def write(promise: PromiseWrites) -> None:
-            given = promise.add_reservation(kept, owner, now_s, document=text)
+            given = promise.add_reservation(
+                without_transfers(kept, self._unwritten), owner, now_s, document=text
+            )
             assert given == number
 
         self.write(write)
@@ -390,8 +396,8 @@ class Site:
         touched, self._touched = self._touched, set()
         ended, self._ended = self._ended, {}
         done, self._done = self._done, []
-        # One that was planned and given up within one event has never been written.
-        ended = {number: state for number, state in ended.items() if self.store.transfer(number) is not None}
+        self._unwritten = {number for number in ended if self.store.transfer(number) is None}
+        ended = {number: state for number, state in ended.items() if number not in self._unwritten}
         if not (writes or touched or ended or done):
             return
         self.writes += 1
@@ -419,7 +425,7 @@ class Site:
         receipt: Record | None = None,
     ) -> None:
         """Change a reservation, in memory and at the end of the event on the disk."""
-        kept = None if kept is None else _as_written(kept)
+        kept = None if kept is None else as_written(kept)
         before = live.record
         after = before.state if state is None else state
         why = None if why is None else why[:MOST_REASON]
@@ -446,11 +452,12 @@ class Site:
         if receipt is not None:
             live.kept = receipt
         now_s = self.now_s
-        self.write(
-            lambda promise: promise.change_reservation(
-                before, now_s, state=state, kept=kept, receipt=text, why=why
-            )
-        )
+
+        def write(promise: PromiseWrites) -> None:
+            place = None if kept is None else without_transfers(kept, self._unwritten)
+            promise.change_reservation(before, now_s, state=state, kept=place, receipt=text, why=why)
+
+        self.write(write)
 
     def note(self, kind: str, name: str, outcome: str, reason: str, *, uid: int = 0) -> None:
         """Write down something that was decided or has happened."""
@@ -473,12 +480,6 @@ class Site:
     def todo(self, effects: Iterable[Effect]) -> None:
         chosen = tuple(effects)
         self.write(lambda promise: promise.todo(*chosen))
-
-
-def _as_written(kept: Reservation) -> Reservation:
-    """A reservation as it is in the store: whose it is stands beside it there, in other columns."""
-    workspace = replace(kept.workspace, owner=NOBODY, may_yield=False, is_spread=False)
-    return replace(kept, workspace=workspace)
 
 
 def _oldest_first(entry: Lingering, now_s: int) -> tuple[int, ...]:

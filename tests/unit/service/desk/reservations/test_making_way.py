@@ -14,7 +14,7 @@ from outrider.rms.base import JobState, RmsReservation, Submission
 from outrider.rms.twin import Fault
 from outrider.service.answers.decision import Decision
 from outrider.service.answers.records import Explanation
-from outrider.service.requests import Accept, Caller, Cancel, Explain
+from outrider.service.requests import Accept, Asked, Caller, Cancel, Explain
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ALICE, BOB, FREE, RATE, Sandbox, reserve, show, wanted
 
@@ -181,6 +181,28 @@ def test_reservation_that_may_yield_does_so_before_it_begins(tmp_path: Path) -> 
         assert [each.name for each in booked(site)] == [firm.name]
         assert agrees(site, firm.name)
         assert not any("WARNING" in line for line in site.log.lines)
+
+
+def test_one_that_is_accepted_and_yields_in_one_event_is_over(tmp_path: Path) -> None:
+    """Both have waited long enough for the same node. The first transfer is planned, and never begins."""
+    for site in made(tmp_path, policies=YIELDING):
+        site.pools["n1"].users_percent = 100
+        site.sleep(SETTINGS.reconcile_every_s + 10)
+        requests = [
+            wanted(site, when="start: now+600s, preemptible: true", duration="1h"),
+            wanted(site, start="now+900s", duration="30m"),
+        ]
+        for ticket, (caller, request) in enumerate(zip((ALICE, BOB), requests, strict=True), 1_000):
+            site.desk.handle(Asked(ticket=ticket, caller=caller, request=request), site.now_s)
+        site.clock.at_s += 10
+        site.turn()
+        answers = [site.answers[ticket] for ticket in (1_000, 1_001)]
+        site.sleep(10)
+
+        assert [each.result for each in answers if isinstance(each, Decision)] == ["accepted", "accepted"]
+        assert show(site, "render-1").reservation.state == "cancelled"
+        assert show(site, "render-2").reservation.state == "accepted"
+        assert not any("store cannot be used" in line for line in site.log.lines)
 
 
 def test_one_that_has_begun_ends_when_the_other_starts(tmp_path: Path) -> None:
