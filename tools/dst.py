@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from multiprocessing import Pool
 
@@ -21,23 +21,22 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--harsh", action="store_true", help="only worlds in which much goes wrong")
     parser.add_argument("--links", action="store_true", help="only worlds with several links")
+    parser.add_argument("--kinds", action="store_true", help="only worlds with leases of all kinds")
     parser.add_argument("--log", action="store_true", help="print the whole log of --seed")
     parser.add_argument("--brief", action="store_true", help="print one line for each kind of failure")
     options = parser.parse_args(argv)
+    run_one = partial(simulate, is_harsh=options.harsh, has_links=options.links, has_kinds=options.kinds)
     if options.seed is not None:
-        run = simulate(options.seed, keeps_all=options.log, is_harsh=options.harsh, has_links=options.links)
+        run = run_one(options.seed, keeps_all=options.log)
         if options.log:
             print("\n".join(run.lines))
         _report(run, is_brief=options.log)
         return 1 if run.violation else 0
     seeds = range(options.first, options.first + options.seeds)
-    return _many(
-        _runs(seeds, options.processes, is_harsh=options.harsh, has_links=options.links), options.brief
-    )
+    return _many(_runs(seeds, options.processes, run_one), options.brief)
 
 
-def _runs(seeds: Iterable[int], processes: int, *, is_harsh: bool, has_links: bool) -> Iterator[Run]:
-    run = partial(simulate, is_harsh=is_harsh, has_links=has_links)
+def _runs(seeds: Iterable[int], processes: int, run: Callable[[int], Run]) -> Iterator[Run]:
     if processes == 1:
         yield from map(run, seeds)
         return

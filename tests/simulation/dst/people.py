@@ -60,6 +60,10 @@ class Told:
     """How many changes are on their way: until they are answered nobody knows what holds."""
     is_unsure: bool = False
     """Whether changes overtook each other, or were never answered."""
+    may_yield: bool = False
+    """Whether it may make way for others."""
+    is_open: bool = False
+    """Whether it waits, or waited, for an event."""
 
 
 @dataclass(slots=True)
@@ -282,8 +286,9 @@ class People:
             return [None for _ in requests]
         return found
 
-    def send(self, caller: Caller, request: Request) -> None:
-        self._ask(Errand(caller=caller, request=request))
+    def send(self, caller: Caller, request: Request, then: Callable[[Answer], None] = lambda _: None) -> None:
+        """`then` hears the answer, when there is one."""
+        self._ask(Errand(caller=caller, request=request, then=then))
 
     def _key(self) -> str:
         self._keys += 1
@@ -366,6 +371,13 @@ class People:
                 raise Violation(f"the name {name} is given twice")
             if before is None:
                 at_s = self._clock.now_s()
-                self.told[name] = Told(name=name, caller=caller, start_s=start_s, end_s=end_s, at_s=at_s)
+                told = Told(name=name, caller=caller, start_s=start_s, end_s=end_s, at_s=at_s)
+                told.may_yield, told.is_open = _may_yield(request), answer.window is not None
+                self.told[name] = told
             else:
                 before.start_s, before.end_s = start_s, end_s
+
+
+def _may_yield(request: Accept | Reserve | Modify) -> bool:
+    deployment = request.workspace.deployment if isinstance(request, Reserve) else None
+    return deployment is not None and deployment.preemptible is True

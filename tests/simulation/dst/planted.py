@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from outrider.core.besteffort.jobs.requeueing import RequeueTerms
+from outrider.core.reservations.book import Book
+from outrider.core.reservations.renegotiation import begin_waiting
 from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, RmsReservation
 from outrider.service.answers.decision import Decision
@@ -26,7 +28,9 @@ from outrider.service.desk.reservations.copies import ReservationCopies
 from outrider.service.desk.reservations.execution import PlanExecution
 from outrider.service.desk.reservations.lifecycle import ReservationLifecycle
 from outrider.service.desk.reservations.repair import ReservationRepair
+from outrider.service.desk.state.documents import Document, document_of
 from outrider.service.desk.state.site import Site
+from outrider.service.requests import Caller, Reserve
 from outrider.store.errors import StoreError
 from outrider.store.sql.writes import SqlPromiseWrites
 
@@ -258,6 +262,25 @@ def requeues_by_and_by(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RequeueTerms, "latest_requeue_s", lambda self, start_s: start_s + 3)
 
 
+def starts_late_after_events(patch: pytest.MonkeyPatch) -> None:
+    """An open reservation begins three minutes later than it could when its event comes."""
+
+    def late(book: Book, name: str, start_s: int, end_s: int, now_s: int) -> None:
+        latest_s = book.entries[name].end_s
+        begin_waiting(book, name, min(start_s + 180, latest_s - 1), min(end_s + 180, latest_s), now_s)
+
+    patch.setattr("outrider.service.desk.leases.open_reservations.begin_waiting", late)
+
+
+def cancels_what_may_not_yield(patch: pytest.MonkeyPatch) -> None:
+    """Reservations make way for others whose users have never said that they may."""
+
+    def yielding(request: Reserve, caller: Caller) -> Document:
+        return replace(document_of(request, caller), may_yield=True)
+
+    patch.setattr("outrider.service.desk.state.wishes.document_of", yielding)
+
+
 PLANTS: tuple[Plant, ...] = (
     takes_all_for_preemptible,
     answers_before_writing,
@@ -290,3 +313,6 @@ LATE_PLANTS: tuple[Plant, ...] = (
     lets_nobody_go,
     requeues_by_and_by,
 )
+
+KIND_PLANTS: tuple[Plant, ...] = (starts_late_after_events, cancels_what_may_not_yield)
+"""Found in worlds with leases of all kinds."""

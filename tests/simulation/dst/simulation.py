@@ -19,6 +19,7 @@ from tests.simulation.dst.invariants.settling import JobRelease
 from tests.simulation.dst.invariants.sharing import Sharing
 from tests.simulation.dst.jobs import Jobs
 from tests.simulation.dst.knobs import Knobs, draw, in_turn, over_links
+from tests.simulation.dst.lease_kinds import YIELDING, LeaseKinds
 from tests.simulation.dst.mishaps import Mishaps
 from tests.simulation.dst.office import MakeDesk, Office, make_desk
 from tests.simulation.dst.people import MARGIN_S, USERS, People
@@ -62,6 +63,7 @@ class Simulation:
         is_harsh: bool = False,
         starts_jobs: bool | None = None,
         has_links: bool = False,
+        has_kinds: bool = False,
     ) -> None:
         self.random = random = Random(seed)
         drawn: Knobs = in_turn(draw(random, is_harsh=is_harsh), seed, starts_jobs=starts_jobs)
@@ -93,7 +95,11 @@ class Simulation:
             machine_share_percent=knobs.machine_share_percent,
         )
         external = ExternalSection.model_construct(command=("judge",), timeout_s=10)
-        policies = Policies.model_construct(rules=(rule,), external=external if knobs.has_program else None)
+        policies = Policies.model_construct(
+            rules=(rule,),
+            external=external if knobs.has_program else None,
+            leases=YIELDING if has_kinds else None,
+        )
         self.office = Office(clock, trace, random, knobs, policies, path, self.wire, make)
         self.people = People(clock, trace, random, knobs, self.office)
         self.mishaps = Mishaps(clock, trace, random, knobs, self.network, self.twin, self.office)
@@ -101,6 +107,7 @@ class Simulation:
             clock, trace, knobs, path, self.network, self.office, self.people, self.mishaps, self.twin
         )
         self.rush = Rush(clock, seed, knobs, self.jobs, self.people)
+        self.kinds = LeaseKinds(clock, seed, knobs, self.office, self.people) if has_kinds else None
         self.sharing = Sharing(clock, knobs, self.network, self.office)
         self.office.handled = self._check
         self.settling = JobRelease(
@@ -123,6 +130,8 @@ class Simulation:
         self.jobs.plan()
         self.jobs.plan_long()
         self.rush.plan()
+        if self.kinds is not None:
+            self.kinds.plan()
         for _ in range(knobs.requests):
             clock.after(self.random.randrange(knobs.troubled_s * 1000), self.people.act)
         clock.run(knobs.troubled_s * 1000)
@@ -170,9 +179,11 @@ def simulate(
     is_harsh: bool = False,
     starts_jobs: bool | None = None,
     has_links: bool = False,
+    has_kinds: bool = False,
 ) -> Run:
     """Run a seed from beginning to end, and tidy up. `starts_jobs` says whether the service decides when jobs
-    start; None, that it does in some worlds. `has_links`: images come over several links."""
+    start; None, that it does in some worlds. `has_links`: images come over several links. `has_kinds`: leases
+    of all kinds are asked for."""
     folder = Path(tempfile.mkdtemp(prefix="dst-", dir=MEMORY if MEMORY.is_dir() else None))
     simulation = Simulation(
         seed,
@@ -182,6 +193,7 @@ def simulate(
         is_harsh=is_harsh,
         starts_jobs=starts_jobs,
         has_links=has_links,
+        has_kinds=has_kinds,
     )
     violation = ""
     try:

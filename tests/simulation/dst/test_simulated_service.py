@@ -22,7 +22,7 @@ from tests.simulation.dst.simulation import Run, simulate
 SEEDS = int(os.environ.get("OUTRIDER_DST_SEEDS", few(160)))
 A_PART = 20
 FIRST_AND_LAST = examples(18)
-SOMEBODY_MOVES = 39
+SOMEBODY_MOVES = 22
 """A world in which a lease with a deadline makes way for others."""
 OTHER_HASH_SEED = "1" if os.environ.get("PYTHONHASHSEED") == "0" else "0"
 PRINT_DIGESTS = f"""
@@ -70,6 +70,13 @@ def test_worlds_with_several_links_keep_their_promises_too() -> None:
 
     assert [f"{run.seed}: {run.violation}" for run in runs if run.violation] == []
     assert sum(run.told for run in runs) > len(runs)
+
+
+def test_worlds_with_leases_of_all_kinds_keep_their_promises_too() -> None:
+    runs = [simulate(seed, has_kinds=True) for seed in range(few(100))]
+
+    assert [f"{run.seed}: {run.violation}" for run in runs if run.violation] == []
+    assert sum(run.told for run in runs) > 3 * len(runs)
 
 
 def digests(hash_seed: str) -> list[str]:

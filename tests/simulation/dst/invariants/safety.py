@@ -104,8 +104,9 @@ class Safety:
             self._check_memory(record)
             if record.state.is_final and (before is None or not before.state.is_final):
                 self._check_end(record)
-            if before is None:
+            if before is None or record.reservation.start_s != before.reservation.start_s:
                 self._watch_start(record)
+            self._check_event(record)
         return has_changed
 
     def _check_memory(self, record: ReservationRecord) -> None:
@@ -156,15 +157,28 @@ class Safety:
             reservation = record.reservation
             if (
                 not told.is_unsure
+                and not told.is_open
                 and not told.changes
                 and (reservation.start_s, reservation.end_s) != (told.start_s, told.end_s)
             ):
                 if record.state.is_final or _was_moved(record, told.end_s - told.start_s):
                     continue
+                if told.may_yield and _ends_sooner(record, told.start_s):
+                    continue
                 raise Violation(
                     f"{told.name} was promised for {told.start_s}-{told.end_s}, "
                     f"and is {reservation.start_s}-{reservation.end_s}"
                 )
+
+    def _check_event(self, record: ReservationRecord) -> None:
+        """What waited for an event begins in time after it."""
+        terms, triggered_s = read_document(record.document).open, read_record(record.receipt).triggered_s
+        if terms is None or triggered_s is None:
+            return
+        if record.reservation.start_s > triggered_s + terms.within_s:
+            raise Violation(
+                f"{record.name} begins at {record.reservation.start_s}, its event came at {triggered_s}"
+            )
 
     def _check_link(self, desk: Desk) -> None:
         """What waits for the link can still be in time, or those who wait for it have been told."""
@@ -193,6 +207,8 @@ class Safety:
         name, store = record.name, self._office.store
         assert store is not None
         if record.state is State.CANCELLED:
+            if told is not None and told.may_yield and read_record(record.receipt).yielded_to:
+                return
             if not (told is None or told.is_asked_to_end or name in self._mishaps.deleted):
                 raise Violation(f"{name} was cancelled, and nobody wanted that: {record.why}")
             return
@@ -297,6 +313,11 @@ def _was_moved(record: ReservationRecord, duration_s: int) -> bool:
             return False
     is_within = first_s <= reservation.start_s and reservation.end_s <= last_s
     return is_within and reservation.end_s - reservation.start_s == duration_s
+
+
+def _ends_sooner(record: ReservationRecord, start_s: int) -> bool:
+    """Whether it has begun, and makes way for another before its time is over."""
+    return record.reservation.start_s == start_s and bool(read_record(record.receipt).yielded_to)
 
 
 def _asked_to_finish_by_s(record: ReservationRecord) -> int | None:
