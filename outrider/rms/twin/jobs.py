@@ -107,7 +107,7 @@ class TwinJob:
             state=self.state,
             nodes_wanted=submission.nodes_wanted,
             resources=submission.resources,
-            limit_s=submission.limit_s,
+            limit_s=self.limit_from(0),
             submitted_s=self.submitted_s,
             nodes=self.nodes,
             start_s=self.start_s,

@@ -69,7 +69,7 @@ class Jobs:
         self._further = Random(seed * 1_299_709 + 7)
         self.yielded = 0
         self.patience_s = PATIENCE_S
-        for call in ("signal", "requeue"):
+        for call in ("signal", "requeue", "save"):
             self._guard(call)
         self._last_ms = 0
         """When the last job is submitted."""
@@ -93,7 +93,7 @@ class Jobs:
             return
         for _ in range(self._long.choice((2, 4, 8))):
             wait_ms = self._long.randrange(self._knobs.troubled_s * 1000 + 120_000)
-            self._last_ms = max(self._last_ms, self._clock.now_ms + wait_ms)
+            self.expect(wait_ms)
             self._clock.after(wait_ms, self._submit_long)
 
     def _submit_long(self) -> None:
@@ -119,17 +119,26 @@ class Jobs:
             self._trace.note(f"preemptible job {key} is submitted with image {number}")
             self._twin.world.hold(self._twin.world.jobs[key], Holder.OURS, "waits to be planned")
 
+    def expect(self, wait_ms: int) -> None:
+        """Somebody does something with a job after so long."""
+        self._last_ms = max(self._last_ms, self._clock.now_ms + wait_ms)
+
+    def enter(self, own: Own, work_s: int) -> None:
+        """A job that was submitted elsewhere, and works for so long."""
+        self.own[own.key] = own
+        self.patience_s += work_s
+
     def _guard(self, call: str) -> None:
         """See to it that nobody is told to go who has not said that he can."""
         ask = getattr(self._twin, call)
 
-        def guarded(job: str, *arguments: object) -> object:
+        def guarded(job: str, *arguments: object, **more: object) -> object:
             own = self.own.get(job)
             if own is None or not own.is_preemptible:
                 raise Violation(f"job {job} is asked to go ({call}), and is not preemptible")
             self._trace.note(f"{call} of job {job}: {arguments}")
             self.yielded += 1
-            return ask(job, *arguments)
+            return ask(job, *arguments, **more)
 
         setattr(self._twin, call, guarded)
 
@@ -155,7 +164,7 @@ class Jobs:
 
     def submit_at(self, wait_ms: int, number: int | None = None) -> None:
         """Let a job be submitted later, with that image."""
-        self._last_ms = max(self._last_ms, self._clock.now_ms + wait_ms)
+        self.expect(wait_ms)
         self._clock.after(wait_ms, lambda: self.submit(number))
 
     def submit(self, number: int | None = None) -> None:

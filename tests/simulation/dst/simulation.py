@@ -12,7 +12,7 @@ from random import Random
 from outrider.core.model import Resources
 from outrider.metadata.policies import ExternalSection, Policies, RuleSection
 from outrider.rms.base import RmsNode
-from outrider.rms.twin import Hooks, Twin
+from outrider.rms.twin import Hooks, Twin, TwinRules
 from tests.simulation.dst.clockwork import Clockwork, Trace, Violation
 from tests.simulation.dst.invariants.safety import Safety
 from tests.simulation.dst.invariants.settling import JobRelease
@@ -20,6 +20,7 @@ from tests.simulation.dst.invariants.sharing import Sharing
 from tests.simulation.dst.jobs import Jobs
 from tests.simulation.dst.knobs import Knobs, draw, in_turn, over_links
 from tests.simulation.dst.lease_kinds import YIELDING, LeaseKinds
+from tests.simulation.dst.machines import NODE_MEMORY_MIB, SAVED_AFTER_S, MachineJobs
 from tests.simulation.dst.mishaps import Mishaps
 from tests.simulation.dst.office import MakeDesk, Office, make_desk
 from tests.simulation.dst.people import MARGIN_S, USERS, People
@@ -83,9 +84,18 @@ class Simulation:
             wrong_digests=knobs.wrong_digests,
         )
         self.network.poisoned = knobs.poisoned
-        nodes = [RmsNode(name=name, capacity=Resources.of(cpus=knobs.cpus)) for name in names]
+        memory_mib = NODE_MEMORY_MIB if has_kinds else 0
+        capacity = Resources.of(cpus=knobs.cpus, memory_mib=memory_mib)
+        rules = (
+            TwinRules(machine_save_s=SAVED_AFTER_S, moves_machines=bool(seed % 2))
+            if has_kinds
+            else TwinRules()
+        )
         self.twin = Twin(
-            nodes, clock=clock, hooks=Hooks(prolog=lambda job, node: self.jobs.prolog(job, node))
+            [RmsNode(name=name, capacity=capacity) for name in names],
+            clock=clock,
+            rules=rules,
+            hooks=Hooks(prolog=lambda job, node: self.jobs.prolog(job, node)),
         )
         self.jobs = Jobs(clock, trace, seed, knobs, self.network, self.twin)
         self.wire = Wire(clock, trace, random, knobs, self.network, self.twin)
@@ -108,6 +118,7 @@ class Simulation:
         )
         self.rush = Rush(clock, seed, knobs, self.jobs, self.people)
         self.kinds = LeaseKinds(clock, seed, knobs, self.office, self.people) if has_kinds else None
+        self.machines = MachineJobs(clock, trace, seed, knobs, self.twin, self.jobs, self.people)
         self.sharing = Sharing(clock, knobs, self.network, self.office)
         self.office.handled = self._check
         self.settling = JobRelease(
@@ -132,6 +143,7 @@ class Simulation:
         self.rush.plan()
         if self.kinds is not None:
             self.kinds.plan()
+            self.machines.plan()
         for _ in range(knobs.requests):
             clock.after(self.random.randrange(knobs.troubled_s * 1000), self.people.act)
         clock.run(knobs.troubled_s * 1000)

@@ -96,10 +96,17 @@ class PreemptibleJobs:
             return False
         if self.order is not None and self.order.spares(LeaseOwner(user=job.user)):
             return False
-        found = self._of(job, declared, declared.terms, end_s, nodes)
+        found = self._of(job, declared, declared.terms, self._end_s(job, end_s), nodes)
         self._enter(found)
         self._share_disks(found.nodes)
         return True
+
+    def _end_s(self, job: RmsJob, end_s: int) -> int:
+        """When a job's time is over: until then it need not be told to go. One that goes on has to be."""
+        if job.start_s is None or job.limit_s is None:
+            return end_s
+        limit_s = job.start_s + job.limit_s
+        return limit_s if limit_s >= self._site.now_s else end_s
 
     def until(self, job: RmsJob, end_s: int) -> PreemptibleJob | None:
         """A job in a reservation that has its nodes until then, if it can be requeued; it makes way for

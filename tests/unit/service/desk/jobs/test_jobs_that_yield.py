@@ -67,6 +67,21 @@ def test_job_is_signalled_its_grace_before_it_is_requeued_and_comes_back(site: S
     assert len(happened(site, firm, "running")) == 1
 
 
+def test_job_whose_time_is_over_before_the_reservation_begins_is_told_nothing(tmp_path: Path) -> None:
+    """Looks are rare: by the last one before its end it could go on beyond its limit."""
+    for made in site_of(tmp_path, replace(SETTINGS, look_every_s=60)):
+        key = made.submit(more=YIELDING, argv=("sleep", "590"), limit_s=600)
+        made.sleep(60)
+        begun_s = happened(made, key, "running")[0]
+        start_s = begun_s + 600 + 5
+        answer = reserve(made, BOB, nodes=2, start=f"now+{start_s - made.now_s}s", duration="100s")
+        made.sleep(700)
+
+        assert answer.result == "accepted", answer.reason
+        assert happened(made, key, "signalled") == []
+        assert len(happened(made, key, "running")) == 1
+
+
 def test_words_at_a_job_that_is_to_go_name_the_reservation(site: Sandbox) -> None:
     running(site, "")
     key = running(site)

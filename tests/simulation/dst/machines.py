@@ -1,0 +1,85 @@
+"""Jobs in virtual machines: they are saved for reservations, or because their owners want it, and go on."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+
+from outrider.core.model import Resources
+from outrider.rms.base import Refused, Submission
+from outrider.rms.twin import Twin
+from outrider.rms.twin.jobs import Holder
+from outrider.service.requests import Caller, ResumeJob, SuspendJob
+from tests.simulation.dst.clockwork import Clockwork, Trace
+from tests.simulation.dst.jobs import Jobs, Own
+from tests.simulation.dst.knobs import Knobs
+from tests.simulation.dst.people import USERS, People
+from tests.simulation.dst.wire import image_of
+
+NODE_MEMORY_MIB = 4_096
+SAVED_AFTER_S = 3
+"""How long the batch system takes to save a machine, however large it is."""
+LINES = "run: vm\npreemptible: suspend\n"
+
+
+class MachineJobs:
+    """In every second world: some jobs, and owners who suspend them now and then."""
+
+    def __init__(
+        self, clock: Clockwork, trace: Trace, seed: int, knobs: Knobs, twin: Twin, jobs: Jobs, people: People
+    ) -> None:
+        self._clock = clock
+        self._trace = trace
+        self._random = Random(seed * 86_028_121 + 9)
+        self._knobs = knobs
+        self._twin = twin
+        self._jobs = jobs
+        self._people = people
+
+    def plan(self) -> None:
+        """Choose when they are submitted."""
+        random = self._random
+        if random.random() < 0.5:
+            return
+        for _ in range(random.choice((1, 2, 4))):
+            wait_ms = random.randrange(self._knobs.troubled_s * 1000 + 120_000)
+            self._jobs.expect(wait_ms)
+            self._clock.after(wait_ms, self._submit)
+
+    def _submit(self) -> None:
+        random, knobs = self._random, self._knobs
+        number, user = random.randrange(len(knobs.images)), random.choice(USERS)
+        work_s = random.choice((200, 500, 900))
+        submission = Submission(
+            user=user.user,
+            uid=user.uid,
+            argv=("sleep", str(work_s)),
+            nodes_wanted=random.choice((1, 1, min(2, knobs.nodes))),
+            resources=Resources.of(
+                cpus=random.randint(1, knobs.cpus), memory_mib=random.choice((100, 500, 2_000))
+            ),
+            limit_s=work_s + 20,
+            metadata=f"image: http://site/image{number}\n{LINES}",
+        )
+        with suppress(Refused):
+            key = self._twin.outside.submit(submission)
+            digest = image_of(knobs, number).digest
+            self._jobs.enter(Own(key=key, digest=digest, is_filtered=True, is_preemptible=True), work_s)
+            self._trace.note(f"job {key} in a machine is submitted with image {number}")
+            self._twin.world.hold(self._twin.world.jobs[key], Holder.OURS, "waits to be planned")
+            if random.random() < 0.4:
+                self._clock.after(random.randrange(400_000), lambda: self._suspend(user, key))
+
+    def _suspend(self, owner: Caller, key: str) -> None:
+        """Its owner wants it to wait, and to go on a while later."""
+        self._people.send(owner, SuspendJob(job=key))
+        wait_ms = self._random.randrange(300_000)
+        self._jobs.expect(wait_ms)
+        self._clock.after(wait_ms, lambda: self._resume(owner, key))
+
+    def _resume(self, owner: Caller, key: str) -> None:
+        """Until it is over: while there is trouble somebody may not hear of it."""
+        if key not in self._twin.world.jobs:
+            return
+        self._people.send(owner, ResumeJob(job=key))
+        self._clock.after(120_000, lambda: self._resume(owner, key))
