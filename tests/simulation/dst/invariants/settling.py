@@ -57,14 +57,16 @@ class JobRelease:
                 raise Violation(f"{name} is over and still {record.state.value}: {record.why}")
             if record.state is State.CANCELLED:
                 continue
-            start_s = record.reservation.start_s
+            # By a clock that is ahead it came sooner.
+            start_s = record.reservation.start_s - max(0, self._office.skew_s)
             if start_s < self._calm_s + MARGIN_S and not self._is_calm:
                 continue
             if self._mishaps.has_lost_node and record.accepted_s < self._calm_s:
                 # Others may have got what it had: that this was reported is seen at its end.
                 continue
             if self._network.poisoned and (
-                record.state is State.ENDED or record.reservation.end_s - start_s < RECOVERY_S
+                record.state is State.ENDED
+                or record.reservation.end_s - record.reservation.start_s < RECOVERY_S
             ):
                 # It may be late, since that such a node is to be gone round has to be found out first.
                 continue
