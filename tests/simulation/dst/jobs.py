@@ -134,7 +134,9 @@ class Jobs:
 
         def guarded(job: str, *arguments: object, **more: object) -> object:
             own = self.own.get(job)
-            if own is None or not own.is_preemptible:
+            # A switch may move all that runs in a machine.
+            may_go = own is not None and (own.is_preemptible or (call == "save" and bool(own.further)))
+            if not may_go:
                 raise Violation(f"job {job} is asked to go ({call}), and is not preemptible")
             self._trace.note(f"{call} of job {job}: {arguments}")
             self.yielded += 1

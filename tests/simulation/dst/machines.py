@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from random import Random
 
 from outrider.core.model import Resources
-from outrider.rms.base import Refused, Submission
+from outrider.rms.base import JobState, Refused, Submission
 from outrider.rms.twin import Twin
 from outrider.rms.twin.jobs import Holder
-from outrider.service.requests import Caller, ResumeJob, SuspendJob
+from outrider.service.requests import Caller, DecideSwitch, MigrateJob, ResumeJob, SuspendJob
 from tests.simulation.dst.clockwork import Clockwork, Trace
 from tests.simulation.dst.jobs import Jobs, Own
 from tests.simulation.dst.knobs import Knobs
-from tests.simulation.dst.people import USERS, People
+from tests.simulation.dst.people import ADMIN, USERS, People
 from tests.simulation.dst.wire import image_of
 
 NODE_MEMORY_MIB = 4_096
 SAVED_AFTER_S = 3
 """How long the batch system takes to save a machine, however large it is."""
+LOOKED_MS = 70_000
+"""By then a look has shown what was changed in the batch system."""
 LINES = "run: vm\npreemptible: suspend\n"
+
+
+def with_moves(knobs: Knobs, seed: int) -> Knobs:
+    """The same world, in which saved machines can go on at other nodes; in some the service packs them."""
+    folder = "/shared/machines" if seed % 2 else ""
+    settings = replace(knobs.settings, machines_folder=folder, consolidates=seed % 4 == 3)
+    return replace(knobs, settings=settings)
 
 
 class MachineJobs:
@@ -46,6 +58,24 @@ class MachineJobs:
             self._jobs.expect(wait_ms)
             self._clock.after(wait_ms, self._submit)
 
+        for _ in range(random.choice((0, 1, 3))):
+            self._clock.after(random.randrange(self._knobs.troubled_s * 1000 + 300_000), self._switch)
+
+    def _migrate(self, owner: Caller, key: str) -> None:
+        """Its owner wants it elsewhere, wherever the service finds room."""
+        self._people.send(owner, MigrateJob(job=key))
+
+    def _switch(self) -> None:
+        """An administrator wants a node empty, or all machines packed."""
+        random, names = self._random, sorted(self._twin.world.nodes)
+        drained = (random.choice(names),) if random.random() < 0.5 else ()
+        for node in drained:
+            self._twin.outside.drain(node)
+            self._clock.after(300_000, partial(self._twin.outside.repair, node))
+        # By the next look the service knows of it.
+        request = DecideSwitch(is_plan=random.random() < 0.3, drained=drained)
+        self._clock.after(LOOKED_MS, lambda: self._people.send(ADMIN, request))
+
     def _submit(self) -> None:
         random, knobs = self._random, self._knobs
         number, user = random.randrange(len(knobs.images)), random.choice(USERS)
@@ -67,8 +97,19 @@ class MachineJobs:
             self._jobs.enter(Own(key=key, digest=digest, is_filtered=True, is_preemptible=True), work_s)
             self._trace.note(f"job {key} in a machine is submitted with image {number}")
             self._twin.world.hold(self._twin.world.jobs[key], Holder.OURS, "waits to be planned")
-            if random.random() < 0.4:
-                self._clock.after(random.randrange(400_000), lambda: self._suspend(user, key))
+            act = random.choice((self._suspend, self._migrate, self._migrate, None))
+            if act is not None:
+                self._when_it_runs(key, partial(act, user, key))
+
+    def _when_it_runs(self, key: str, act: Callable[[], None]) -> None:
+        """Somebody looks now and then, and does something at some instant of the job's run."""
+        job = self._twin.world.jobs.get(key)
+        if job is None:
+            return
+        if job.state is JobState.RUNNING:
+            self._clock.after(self._random.randrange(200_000), act)
+        else:
+            self._clock.after(20_000, lambda: self._when_it_runs(key, act))
 
     def _suspend(self, owner: Caller, key: str) -> None:
         """Its owner wants it to wait, and to go on a while later."""

@@ -20,7 +20,7 @@ from tests.simulation.dst.invariants.sharing import Sharing
 from tests.simulation.dst.jobs import Jobs
 from tests.simulation.dst.knobs import Knobs, draw, in_turn, over_links
 from tests.simulation.dst.lease_kinds import YIELDING, LeaseKinds
-from tests.simulation.dst.machines import NODE_MEMORY_MIB, SAVED_AFTER_S, MachineJobs
+from tests.simulation.dst.machines import NODE_MEMORY_MIB, SAVED_AFTER_S, MachineJobs, with_moves
 from tests.simulation.dst.mishaps import Mishaps
 from tests.simulation.dst.office import MakeDesk, Office, make_desk
 from tests.simulation.dst.people import MARGIN_S, USERS, People
@@ -68,7 +68,8 @@ class Simulation:
     ) -> None:
         self.random = random = Random(seed)
         drawn: Knobs = in_turn(draw(random, is_harsh=is_harsh), seed, starts_jobs=starts_jobs)
-        self.knobs = over_links(drawn) if has_links else drawn
+        linked = over_links(drawn) if has_links else drawn
+        self.knobs = with_moves(linked, seed) if has_kinds else linked
         self.clock = clock = Clockwork()
         self.trace = trace = Trace(clock, keeps_all=keeps_all)
         knobs, path = self.knobs, folder / "store"

@@ -12,7 +12,8 @@ from typing import assert_never
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.rms.base import RmsError, look
 from outrider.rms.twin import Fault, Twin
-from outrider.service.desk.batch.job_effects import BIND, HOLD, RELEASE
+from outrider.service.daemon.threads.planning import planned
+from outrider.service.desk.batch.job_effects import BIND, HOLD, RELEASE, is_move, moved_by
 from outrider.service.desk.batch.reservation_effects import RESERVE, carry_out
 from outrider.service.ports import (
     AskEvent,
@@ -74,8 +75,10 @@ class Wire:
             self._judge(call, deliver)
         elif isinstance(call, ResolveImage):
             self._resolve(call, deliver)
-        elif isinstance(call, (AskEvent, PlanMoves)):
-            # No reservation here waits for an event, and nobody asks for a switch.
+        elif isinstance(call, PlanMoves):
+            self._plan_moves(call, deliver)
+        elif isinstance(call, AskEvent):
+            # No reservation here waits for what has to be asked for.
             raise AssertionError(call)
         elif isinstance(call, DropLookup):
             # What was asked is answered all the same: nobody may mind.
@@ -91,6 +94,11 @@ class Wire:
         if self._random.random() < 0.2:
             result = PolicyRefusal(rule="judge", sentence="not today")
         self._answer(call, result, deliver)
+
+    def _plan_moves(self, call: PlanMoves, deliver: Deliver) -> None:
+        """Plans of switches are made by themselves, and whoever makes one may die."""
+        if not self._happens(self._knobs.batch_faults / 4):
+            self._answer(call, planned(call), deliver)
 
     def _resolve(self, call: ResolveImage, deliver: Deliver) -> None:
         """Somebody looks an image up, and finds nothing while its server is away; or never comes back."""
@@ -196,7 +204,12 @@ class Wire:
             if isinstance(call, TellUser):
                 self._twin.note(call.job, call.text)
                 return None
-            carry_out(call.effect, self._twin)
+            if is_move(call.effect):
+                fields = moved_by(call.effect)
+                targets = tuple(sorted(fields["targets"]))
+                self._twin.move(fields["job"], targets, goes_first=fields["goes_first"])
+            else:
+                carry_out(call.effect, self._twin)
         except RmsError as error:
             return error
         return None

@@ -88,6 +88,8 @@ def away_from(
         able = [name for name in free if place[name] > place[at[0]]]
     else:
         before = [name for name in free if not stays or place[name] < place[stays[0]]]
+        if not (before or stays):
+            return None
         if not before:
             going.insert(1, stays[0])
         first = min(before, key=place.__getitem__) if before else stays[0]

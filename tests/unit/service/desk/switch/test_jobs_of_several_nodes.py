@@ -267,6 +267,24 @@ def test_saved_machine_leaves_a_drained_node_and_the_other_waits_for_it(
     assert site.at(key) == tuple(carried[-1].split(","))
 
 
+def test_saved_machine_waits_where_it_is_while_all_nodes_are_drained(site: Halls) -> None:
+    """Nobody has room for it, and the service goes on."""
+    site.may_go_last = True
+    key = site.machine(WHOLE_MIB, nodes=2)
+    job = site.job(key)
+    assert job is not None
+    site.rms.save(key, job.start_s or 0, "makes way")
+    drained(site, *site.pools)
+    site.sleep(120)
+    meanwhile = list(site.carried)
+    for node in site.pools:
+        site.rms.outside.repair(node)
+    site.sleep(300)
+
+    assert meanwhile == []
+    assert site.at(key) == ("n1", "n2")
+
+
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_every_job_goes_on_whole_whatever_happens_in_a_switch(tmp_path: Path, seed: int) -> None:
     """Jobs of one to three nodes; nodes are drained, the service is killed, machines cannot be brought."""
