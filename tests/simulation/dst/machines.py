@@ -30,7 +30,9 @@ LINES = "run: vm\npreemptible: suspend\n"
 def with_moves(knobs: Knobs, seed: int) -> Knobs:
     """The same world, in which saved machines can go on at other nodes; in some the service packs them."""
     folder = "/shared/machines" if seed % 2 else ""
-    settings = replace(knobs.settings, machines_folder=folder, consolidates=seed % 4 == 3)
+    settings = replace(
+        knobs.settings, machines_folder=folder, consolidates=seed % 4 == 3, moves_live=seed % 8 > 4
+    )
     return replace(knobs, settings=settings)
 
 
