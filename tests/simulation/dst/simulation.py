@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -85,32 +86,10 @@ class Simulation:
             wrong_digests=knobs.wrong_digests,
         )
         self.network.poisoned = knobs.poisoned
-        memory_mib = NODE_MEMORY_MIB if has_kinds else 0
-        capacity = Resources.of(cpus=knobs.cpus, memory_mib=memory_mib)
-        rules = (
-            TwinRules(machine_save_s=SAVED_AFTER_S, moves_machines=bool(seed % 2))
-            if has_kinds
-            else TwinRules()
-        )
-        self.twin = Twin(
-            [RmsNode(name=name, capacity=capacity) for name in names],
-            clock=clock,
-            rules=rules,
-            hooks=Hooks(prolog=lambda job, node: self.jobs.prolog(job, node)),
-        )
+        self.twin = self._batch_system(names, seed, has_machines=has_kinds)
         self.jobs = Jobs(clock, trace, seed, knobs, self.network, self.twin)
         self.wire = Wire(clock, trace, random, knobs, self.network, self.twin)
-        rule = RuleSection.model_construct(
-            name="all",
-            reservations=knobs.most_reservations,
-            machine_share_percent=knobs.machine_share_percent,
-        )
-        external = ExternalSection.model_construct(command=("judge",), timeout_s=10)
-        policies = Policies.model_construct(
-            rules=(rule,),
-            external=external if knobs.has_program else None,
-            leases=YIELDING if has_kinds else None,
-        )
+        policies = policies_of(knobs, yields=has_kinds)
         self.office = Office(clock, trace, random, knobs, policies, path, self.wire, make)
         self.people = People(clock, trace, random, knobs, self.office)
         self.mishaps = Mishaps(clock, trace, random, knobs, self.network, self.twin, self.office)
@@ -131,6 +110,19 @@ class Simulation:
             self.mishaps,
             knobs.troubled_s,
             knobs.is_calm,
+        )
+
+    def _batch_system(self, names: Iterable[str], seed: int, *, has_machines: bool) -> Twin:
+        capacity = Resources.of(cpus=self.knobs.cpus)
+        rules = TwinRules()
+        if has_machines:
+            capacity = Resources.of(cpus=self.knobs.cpus, memory_mib=NODE_MEMORY_MIB)
+            rules = TwinRules(machine_save_s=SAVED_AFTER_S, moves_machines=bool(seed % 2))
+        return Twin(
+            [RmsNode(name=name, capacity=capacity) for name in names],
+            clock=self.clock,
+            rules=rules,
+            hooks=Hooks(prolog=lambda job, node: self.jobs.prolog(job, node)),
         )
 
     def run(self) -> None:
@@ -182,6 +174,21 @@ class Simulation:
     def close(self) -> None:
         self.office.close()
         self.safety.close()
+
+
+def policies_of(knobs: Knobs, *, yields: bool) -> Policies:
+    """One rule for all; `yields`: leases that may yield do."""
+    rule = RuleSection.model_construct(
+        name="all",
+        reservations=knobs.most_reservations,
+        machine_share_percent=knobs.machine_share_percent,
+    )
+    external = ExternalSection.model_construct(command=("judge",), timeout_s=10)
+    return Policies.model_construct(
+        rules=(rule,),
+        external=external if knobs.has_program else None,
+        leases=YIELDING if yields else None,
+    )
 
 
 def simulate(
