@@ -22,6 +22,7 @@ from outrider.service.desk.nodes.watch import NodeWatch
 from outrider.service.desk.reconcile.reconciler import Reconciler
 from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.reservations.alarms import ReservationAlarms
+from outrider.service.desk.reservations.changes import ReservationChanges
 from outrider.service.desk.reservations.copies import ReservationCopies
 from outrider.service.desk.reservations.execution import PlanExecution
 from outrider.service.desk.reservations.lifecycle import ReservationLifecycle
@@ -50,6 +51,7 @@ class DeskComponents:
     site: Site
     troubles: Troubles
     admission: ReservationAdmission
+    changes: ReservationChanges
     negotiation: Negotiation
     recurring: RecurringAdmission
     alarms: ReservationAlarms
@@ -136,7 +138,7 @@ def make_components(
     meter: Meter,
 ) -> DeskComponents:
     events, troubles, preemptible = EventRouter(), Troubles(), PreemptibleJobs(site)
-    deadlines = DeadlineTransfers(site, node_orders)
+    deadlines, views = DeadlineTransfers(site, node_orders), ReservationViews(site, node_orders)
     alarms = ReservationAlarms(site, deadlines, log, meter)
     offers = HeldOffers(site.book, site.settings.offers_held_s, site.settings.most_offers)
     admission = ReservationAdmission(site, policies, preemptible, offers)
@@ -168,11 +170,11 @@ def make_components(
     opening = OpenReservations(
         site, agenda, admission, execution, lifecycle, preemptible, reconciler.busy_until_s, log
     )
-    views = ReservationViews(site, node_orders)
     return DeskComponents(
         site=site,
         troubles=troubles,
         admission=admission,
+        changes=ReservationChanges(site, admission),
         negotiation=Negotiation(site, admission, offers),
         recurring=RecurringAdmission(site, admission),
         alarms=alarms,

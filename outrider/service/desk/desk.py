@@ -29,8 +29,8 @@ from outrider.service.desk.dispatch import DECIDED, RequestDispatch
 from outrider.service.desk.leases.offer_searches import OfferSearch, OfferSearches
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import NodeStatus
+from outrider.service.desk.reconcile.inquiries import BATCH_SYSTEM, Inquiries, Inquiry
 from outrider.service.desk.reservations.admission import Doubtful
-from outrider.service.desk.reservations.node_inquiries import BATCH_SYSTEM, Inquiries, Inquiry
 from outrider.service.desk.state import node_list
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.node_list import ListedNode

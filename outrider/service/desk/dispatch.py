@@ -25,7 +25,7 @@ from outrider.service.desk.leases.offer_searches import OfferSearch, Slices
 from outrider.service.desk.leases.options import ChosenWay, chosen_way, with_starts
 from outrider.service.desk.leases.pieces import PiecesAdmission
 from outrider.service.desk.leases.roles import RolesAdmission
-from outrider.service.desk.reservations.admission import Doubtful, Judged, no_doubts
+from outrider.service.desk.reservations.admission import Doubtful, Doubts, Judged, no_doubts
 from outrider.service.desk.reservations.decision import all_slots
 from outrider.service.desk.state.node_list import ListedNode
 from outrider.service.desk.state.permissions import may_read
@@ -191,14 +191,21 @@ class RequestDispatch:
                 return self._options_searched(way, judged, program)
             return self._searched(request, wish, judged, program)
         assert live is not None
-        return self._changed(live, wish, request, caller, program)
+        return self._changed(live, wish, request, caller, program, is_sure=is_sure)
 
     def _changed(
-        self, live: Live, wish: Wish, request: Modify, caller: Caller, program: PolicyRefusal | None
-    ) -> Answer | OfferSearch:
+        self,
+        live: Live,
+        wish: Wish,
+        request: Modify,
+        caller: Caller,
+        program: PolicyRefusal | None,
+        *,
+        is_sure: bool,
+    ) -> Answer | Doubtful | OfferSearch:
         """What became of a change; if it is refused, it is looked for when it could begin."""
-        changed = self._modify(live, wish, request, program)
-        if isinstance(changed, Trouble):
+        changed = self._modify(live, wish, request, program, is_sure=is_sure)
+        if not isinstance(changed, Judged):
             return changed
         self._remember(caller, request, changed.decision)
         if changed.rejected is None:
@@ -337,12 +344,17 @@ class RequestDispatch:
         trouble = trouble or self._parts.switches.decide(asked)
         return [] if trouble is None else [Replied(ticket=asked.ticket, answer=trouble)]
 
+    def _doubts(self, *, is_sure: bool) -> Doubts:
+        """What is asked about before anything is promised; nothing if that has taken long enough."""
+        if not is_sure:
+            return self._parts.doubts
+        self._parts.reconciler.doubt_unheard()
+        return no_doubts
+
     def _judged(
         self, request: Reserve, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool
     ) -> Judged | Doubtful | Trouble:
-        parts, doubts = self._parts, no_doubts if is_sure else self._parts.doubts
-        if is_sure:
-            parts.reconciler.doubt_unheard()
+        parts, doubts = self._parts, self._doubts(is_sure=is_sure)
         judged: Judged | Doubtful | Trouble
         if request.role_images:
             judged = RolesAdmission(self.site, parts.admission).decide(request, wish, program, doubts)
@@ -373,10 +385,10 @@ class RequestDispatch:
         return replace(decision, earliest_start_s=anew.earliest_start_s, remedies=anew.remedies)
 
     def _modify(
-        self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None
-    ) -> Judged | Trouble:
+        self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None, *, is_sure: bool
+    ) -> Judged | Doubtful | Trouble:
         parts, before = self._parts, set(live.nodes)
-        judged = parts.admission.modify(live, wish, request, program)
+        judged = parts.changes.modify(live, wish, request, program, self._doubts(is_sure=is_sure))
         is_changed = isinstance(judged, Judged) and judged.decision.result == "accepted"
         if not request.is_plan and is_changed:
             parts.execution.release(live, tuple(sorted(before - set(live.nodes))))

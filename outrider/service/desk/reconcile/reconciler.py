@@ -22,11 +22,11 @@ from outrider.service.desk.nodes.running_jobs import Started
 from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.desk.nodes.watch import NodeWatch
 from outrider.service.desk.reconcile.foreign_use import ForeignUse
+from outrider.service.desk.reconcile.inquiries import BATCH_SYSTEM
 from outrider.service.desk.reconcile.steering import Steering
 from outrider.service.desk.reservations.admission import ReservationAdmission
 from outrider.service.desk.reservations.copies import ReservationCopies
 from outrider.service.desk.reservations.lifecycle import ReservationLifecycle
-from outrider.service.desk.reservations.node_inquiries import BATCH_SYSTEM
 from outrider.service.desk.reservations.repair import ReservationRepair
 from outrider.service.desk.state.node_list import is_part
 from outrider.service.desk.state.site import Live, Site

@@ -18,25 +18,19 @@ from outrider.core.reservations.planning import plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.core.reservations.renegotiation import (
     Renegotiated,
-    change_end,
-    give_back,
-    renegotiate,
-    take_more,
 )
 from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
 from outrider.metadata.decision import PolicyRefusal, core_policy
 from outrider.metadata.leases import node_order, preemption_order
 from outrider.metadata.policies import Policies
 from outrider.service.answers.decision import Decision
-from outrider.service.answers.reply import Trouble
 from outrider.service.desk.batch.reservation_effects import (
     PARKED_AHEAD_S,
     park_effect,
     reserve_effect,
     unreserve_effect,
 )
-from outrider.service.desk.nodes.fixed_parts import extension_fault, objection, uncrowded
-from outrider.service.desk.nodes.giving_back import spare_nodes, unchangeable
+from outrider.service.desk.nodes.fixed_parts import objection, uncrowded
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.reservations import decision as replies
 from outrider.service.desk.reservations.booked_usage import review_of, standing_of
@@ -54,7 +48,7 @@ from outrider.service.desk.state.documents import Record
 from outrider.service.desk.state.offers import HeldOffers
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.desk.state.wishes import Wish, too_large, too_much_for_pools
-from outrider.service.requests import Caller, Modify
+from outrider.service.requests import Caller
 from outrider.store.records import ReservationOwner
 from outrider.store.states import State, TransferState
 
@@ -169,7 +163,7 @@ class ReservationAdmission:
         """What the core says of a wish, with all that the site's policies say. Nothing is changed, and a
         refusal names no earliest start."""
         site = self._site
-        never = self._assess(wish, program)
+        never = self.assess(wish, program)
         if never is not None:
             return never
 
@@ -178,10 +172,10 @@ class ReservationAdmission:
                 site.book,
                 wish.workspace,
                 site.now_s,
-                policy=self._policy(wish),
+                policy=self.policy(wish),
                 tells_earliest=False,
                 choice=self._gentlest,
-                review=self._review("", wish),
+                review=self.review("", wish),
             )
 
         if not site.settings.has_fixed_parts:
@@ -198,7 +192,7 @@ class ReservationAdmission:
         admission = self.answer(wish, program)
         way: Way | None = None
         if isinstance(admission, Rejected) and admission.refusal.cause in MOVABLE:
-            review = self._review("", wish)
+            review = self.review("", wish)
             way = self._making_way.find(wish.workspace, self.policies, review, is_plan=True)
         if way is not None:
             return replace(self.decision(wish, way.plan), reason=words_of(way)), way.plan, way
@@ -207,7 +201,7 @@ class ReservationAdmission:
     def _make_way(self, wish: Wish) -> ReservationPlan:
         """Enter a request for which others make way, and write down what becomes of these."""
         site, name = self._site, wish.workspace.name
-        way, changed = self._making_way.carry_out(wish.workspace, self.policies, self._review("", wish))
+        way, changed = self._making_way.carry_out(wish.workspace, self.policies, self.review("", wish))
         self.made_way = changed
         parked_s = max(entry.end_s for entry in site.book.entries.values()) + PARKED_AHEAD_S
         for each in in_order(changed):
@@ -238,47 +232,7 @@ class ReservationAdmission:
         runs, now_s = self._preemptible.runs(), self._site.now_s
         return fewest_lost(self._site.book, plan, runs, now_s, places=self._preemptible.places(now_s))
 
-    def modify(
-        self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None
-    ) -> Judged | Trouble:
-        """Renegotiate a reservation, or with `is_plan` say what would become of that."""
-        site = self._site
-        rejected = self._assess(wish, program)
-        if rejected is not None:
-            return Judged(decision=replace(self.decision(wish, rejected), name=live.name))
-        if live.name not in site.book.entries:
-            words = f"reservation {live.name} has lost its nodes: cancel it, or ask again later"
-            return Trouble(code="conflict", message=words)
-        if live.reservation.end_s <= site.now_s:
-            return Trouble(code="conflict", message=f"reservation {live.name} is over: its time has passed")
-        if live.reservation.start_s <= site.now_s:
-            told = self._extend(live, wish, request)
-            return told if isinstance(told, Trouble) else Judged(decision=told)
-        answer = self._renegotiate(live, wish, is_plan=True)
-        decision = replace(self.decision(wish, answer.admission), name=live.name)
-        if not request.is_plan:
-            self.note("modify", live.name, decision, wish.caller)
-            if isinstance(answer.admission, ReservationPlan):
-                self.moved(live, self._renegotiate(live, wish, is_plan=False), "changed by its user")
-                self._site.change(live, receipt=replace(live.kept, price=decision.price))
-        admission = answer.admission
-        return Judged(decision=decision, rejected=admission if isinstance(admission, Rejected) else None)
-
-    def _renegotiate(self, live: Live, wish: Wish, *, is_plan: bool) -> Renegotiated:
-        site = self._site
-        policy, review = self._policy(wish, without=live), self._review(live.name, wish)
-        with uncrowded(site, wish.workspace, live.name):
-            return renegotiate(
-                site.book,
-                wish.workspace,
-                site.now_s,
-                policy=policy,
-                tells_earliest=False,
-                is_plan=is_plan,
-                review=review,
-            )
-
-    def _review(self, without: str, wish: Wish) -> Review:
+    def review(self, without: str, wish: Wish) -> Review:
         """What the policies say of a plan, with one reservation of the book left out; and whether it would
         take what another user is offered."""
         site, policies = self._site, review_of(self._site, self.policies, without)
@@ -340,7 +294,7 @@ class ReservationAdmission:
         site.end_transfers(sorted(gone), TransferState.WITHDRAWN)
         site.touch(set(waited) - gone)
 
-    def _assess(self, wish: Wish, program: PolicyRefusal | None) -> Rejected | None:
+    def assess(self, wish: Wish, program: PolicyRefusal | None) -> Rejected | None:
         """What stands in the way before the book is asked."""
         workspace = wish.workspace
         assert workspace.start_s is not None
@@ -371,16 +325,16 @@ class ReservationAdmission:
     def allows(self, wish: Wish, workspace: Workspace) -> bool:
         """Whether neither the policies nor offers to others stand against a start that the book has."""
         site = self._site
-        if self._policy(wish)(workspace, site.now_s):
+        if self.policy(wish)(workspace, site.now_s):
             return False
         is_free = not self._offers.protected_ends(wish.caller.uid, site.now_s)
         if is_free and self.policies.leases is None and wish.most_price is None:
             return True
         assert workspace.start_s is not None
         plan = plan_at(site.book, workspace, workspace.start_s, site.now_s)
-        return isinstance(plan, ReservationPlan) and not self._review("", wish)(self._gentlest(plan))
+        return isinstance(plan, ReservationPlan) and not self.review("", wish)(self._gentlest(plan))
 
-    def _policy(self, wish: Wish, *, without: Live | None = None) -> Policy:
+    def policy(self, wish: Wish, *, without: Live | None = None) -> Policy:
         return core_policy(
             self.policies,
             wish.requester,
@@ -424,69 +378,6 @@ class ReservationAdmission:
         else:
             price = self.prices.of_request(self.policies, wish.workspace)
         return replace(decision, price=price, notes=wish.notes)
-
-    def _extend(self, live: Live, wish: Wish, request: Modify) -> Decision | Trouble:
-        """Another end, or fewer nodes, for a reservation that has begun; both or neither."""
-        site, before = self._site, live.reservation
-        duration_s = request.duration_s or before.end_s - before.start_s
-        end_s = before.start_s + duration_s
-        words = unchangeable(self._site, live, request)
-        if words:
-            return Trouble(code="conflict", message=words)
-        if end_s <= site.now_s:
-            words = f"reservation {live.name} would be over already: cancel it instead"
-            return Trouble(code="conflict", message=words)
-        if len(live.nodes) < (request.nodes or 0):
-            return self._grow(live, wish, request)
-        refusal: Refusal | None = None
-        words = self._policy(wish, without=live)(wish.workspace, site.now_s)
-        words = words or extension_fault(site, live, end_s)
-        if words:
-            refusal = Refusal(cause=Cause.POLICY, start_s=before.start_s, end_s=end_s, message=words)
-        else:
-            refusal = change_end(site.book, live.name, end_s, site.now_s, is_plan=request.is_plan)
-        if refusal is not None:
-            decision = self.decision(wish, Rejected(refusal=refusal))
-            return replace(decision, name=live.name)
-        price = self.prices.of_more(self.policies, live, end_s)
-        spare = spare_nodes(self._site, live, request)
-        decision = replace(replies.extended(self._site, live, end_s, spare), price=price)
-        if not request.is_plan:
-            if spare:
-                dropped = give_back(site.book, live.name, spare, site.now_s)
-                site.end_transfers(dropped, TransferState.WITHDRAWN)
-                live.ready -= spare
-            receipt = replace(live.kept, price=price)
-            kept = keep_reservation(site.book, live.name)
-            site.change(live, kept=kept, why="changed by its user", receipt=receipt)
-            site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)
-            self.confirm(live)
-        return decision
-
-    def _grow(self, live: Live, wish: Wish, request: Modify) -> Decision | Trouble:
-        """More nodes for a reservation that has begun, which have its image already."""
-        site, count = self._site, (request.nodes or 0) - len(live.nodes)
-        words, end_s = self._policy(wish, without=live)(wish.workspace, site.now_s), live.reservation.end_s
-        found: ReservationPlan | Refusal
-        found = Refusal(cause=Cause.POLICY, start_s=site.now_s, end_s=end_s, message=words)
-        if not words:
-            review = self._review("", wish)
-            found = take_more(site.book, live.name, count, site.now_s, review, is_plan=request.is_plan)
-        if isinstance(found, Refusal):
-            return replace(self.decision(wish, Rejected(refusal=found)), name=live.name)
-        nodes = {site.book.timeline.nodes[each.node].name for each in found.fits}
-        price = self.prices.of_plan(self.policies, found, live.name)
-        if price is not None and live.kept.price is not None:
-            price += live.kept.price
-        decision = replace(replies.grown(site, live, nodes - set(live.nodes)), price=price)
-        if not request.is_plan:
-            live.grow(nodes)
-            receipt = replace(live.kept, price=price)
-            kept = keep_reservation(site.book, live.name)
-            site.change(live, kept=kept, why="changed by its user", receipt=receipt)
-            site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)
-            self.confirm(live)
-        return decision
 
 
 def after_move(live: Live, *, is_ready: bool, now_s: int) -> tuple[State, int | None]:

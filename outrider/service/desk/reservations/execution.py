@@ -112,7 +112,7 @@ class PlanExecution:
         self._agenda.add(max(reservation.end_s, site.now_s), Topic.END, live.name)
         self._agenda.add(max(begin_s(reservation.start_s), site.now_s), Topic.WATCH, live.name)
 
-    def confirm(self, live: Live) -> None:
+    def look_again(self, live: Live) -> None:
         """Its time has come: let its nodes say once more that its image is there."""
         for name in live.nodes:
             if self._node_orders.has_copy(name, live.name):

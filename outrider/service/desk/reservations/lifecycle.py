@@ -163,7 +163,7 @@ class ReservationLifecycle:
             # Whoever is on its nodes still is seen again at the next look.
             self._troubles.forget(live.name)
             site.note("begin", live.name, State.ACTIVE.value, "its image is on all nodes")
-            self._execution.confirm(live)
+            self._execution.look_again(live)
             return
         if site.now_s < due_s(live):
             # It was to start at once, with what is in the pools: they have not been asked yet.
