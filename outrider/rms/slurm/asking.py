@@ -15,6 +15,7 @@ from outrider.rms.base import JobState, JobUse, Refused, Unavailable, Unknown
 from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.fields import BadField
 from outrider.rms.slurm.jobs import OVER, WAITING
+from outrider.rms.slurm.records import JobRecord
 
 KEY = re.compile(r"[1-9][0-9]{0,9}")
 FORMAT = "%A|%F|%K|%T|%Q|%U|%N|%r|%v"
@@ -90,6 +91,13 @@ def standings(lines: bytes) -> list[Standing]:
 def check_not_over(found: Standing) -> None:
     if found.is_over:
         raise Refused(f"job {found.key} has ended: {found.slurm_state.lower()}")
+
+
+def check_as_seen(found: Standing, state: JobState, record: JobRecord) -> None:
+    """Raises Unavailable if a job that waited for nodes alone has no priority any more, and this is to be
+    written with it: slurmctld may have forgotten that it was released, and what it knows says whose it is."""
+    if state is JobState.PENDING and found.is_waiting and found.is_stopped and not record.holds:
+        raise Unavailable(f"job {found.key} was let go, and has no priority: it is looked at first")
 
 
 def state_now(found: Standing, *, is_suspended: bool) -> str:

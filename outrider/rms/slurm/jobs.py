@@ -83,6 +83,11 @@ class SlurmJob:
     payer: str = ""
     """Then that one's account."""
 
+    def let_go(self, eligible_s: int, *, is_held: bool) -> SlurmJob:
+        """As it is once it was released; with `is_held` its user, or an administrator, still holds it."""
+        state = JobState.HELD if is_held else JobState.PENDING
+        return replace(self, state=state, is_held_by_us=False, eligible_s=eligible_s)
+
 
 def jobs_of_rows(
     rows: Iterable[object],

@@ -64,6 +64,11 @@ class JobRecord:
     next_holder: str = ""
     others: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def holds(self) -> bool:
+        """Whether a job without a priority is ours to release by what this says."""
+        return self.is_held or self.is_stopped or self.is_suspended
+
     def said(self, sentence: str) -> JobRecord:
         return replace(self, sentence=sentence)
 

@@ -25,7 +25,7 @@ from outrider.rms.base import (
 )
 from outrider.rms.commands import AccountOf
 from outrider.rms.saved import saved_again
-from outrider.rms.slurm.asking import Standing, check_not_over, check_run, standing, state_now
+from outrider.rms.slurm.asking import Standing, check_as_seen, check_not_over, check_run, standing, state_now
 from outrider.rms.slurm.booking import Booking
 from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.fields import shares_in
@@ -351,9 +351,8 @@ class SlurmSystem(SubmitsByCommand):
             return
         with self._guard:
             try:
-                self._commands.ask(
-                    "scontrol", "update", f"JobId={job}", f"AdminComment={comment_of(record)}", "Comment="
-                )
+                kept = f"AdminComment={comment_of(record)}"
+                self._commands.ask("scontrol", "update", f"JobId={job}", kept, "Comment=")
             except (Refused, Unavailable) as error:
                 self._log.warning("job's record stays in its comment", job=job, words=str(error))
 
@@ -459,10 +458,10 @@ class SlurmSystem(SubmitsByCommand):
             self._commands.ask("scontrol", "release", found.address)
             found, known, parts = replace(found, priority=FIRST), self._seen.job(known.key), []
         self._write(found, known, new if known.is_managed or new != record else None, *parts, *place)
-        kept = replace(self._seen.job(known.key), is_held_by_us=False, eligible_s=begin_s)
-        self._seen.keep(replace(kept, comment=comment) if comment != known.comment else kept)
         if found.is_stopped and not found.is_held_by_people:
             self._commands.ask("scontrol", "release", found.address)
+        kept = self._seen.job(known.key).let_go(begin_s, is_held=found.is_held_by_people)
+        self._seen.keep(replace(kept, comment=comment) if comment != known.comment else kept)
 
     def _check_let_go(self, found: Standing, record: JobRecord) -> None:
         """Raises Unavailable if slurmctld came back between our commands without what it had been told: a job
@@ -489,10 +488,10 @@ class SlurmSystem(SubmitsByCommand):
         """One update, so that nobody sees the half of it."""
         changes = list(parts)
         if record is not None:
+            check_as_seen(found, known.state, record)
             changes.append(f"AdminComment={comment_of(record)}")
-            if record_carried(known.comment) is not None and not any(
-                each.startswith("Comment=") for each in parts
-            ):
+            has_comment = any(each.startswith("Comment=") for each in parts)
+            if record_carried(known.comment) is not None and not has_comment:
                 changes.append("Comment=")
                 known = replace(known, comment="")
             known = replace(known, record=record, is_managed=True)

@@ -157,12 +157,15 @@ class Ending:
             raise KeyboardInterrupt
         found = run_process(argv, *more, **others)
         if is_last:
-            self._cluster.kill_controller()
-            shutil.rmtree(self._state)
-            shutil.copytree(self._kept, self._state)
-            self._cluster.start_controller()
-            self._cluster.wait_until_answering()
+            self.forget()
         return found
+
+    def forget(self) -> None:
+        self._cluster.kill_controller()
+        shutil.rmtree(self._state)
+        shutil.copytree(self._kept, self._state)
+        self._cluster.start_controller()
+        self._cluster.wait_until_answering()
 
     def _is_last(self) -> bool:
         self.left -= 1
@@ -211,6 +214,28 @@ def test_change_that_ends_halfway_is_whole_when_it_is_ordered_again(
 ) -> None:
     with scene.harness.starting_nothing():
         assert next(each for each in count(1) if not has_so_many(each, case, who, cluster, scene)) > 1
+
+
+@pytest.mark.parametrize("prepared", [requeued, shown])
+def test_job_whose_release_was_forgotten_stays_ours_whatever_is_said_of_it_before_it_is_seen(
+    prepared: Prepared, cluster: Cluster, scene: Scene
+) -> None:
+    with scene.harness.starting_nothing():
+        job = prepared(cluster, scene)
+        ending = Ending(cluster, 0, SLURMCTLD)
+        system = another_system(cluster, ending)
+        ending.keep()
+        system.look()
+        release(system, job)
+        ending.forget()
+        with suppress(RmsError):
+            system.note(job, "outrider: its image is there", None)
+
+        assert is_held(seen(system.look().jobs, job)), cluster.run("scontrol", "show", "job", job)
+        release(system, job)
+        assert may_start(seen(system.look().jobs, job))
+        system.note(job, "outrider: its image is there", None)
+        scene.system.cancel(job, "enough")
 
 
 def has_taken_back(number: int, who: str, cluster: Cluster, scene: Scene) -> bool:
