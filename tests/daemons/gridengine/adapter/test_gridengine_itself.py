@@ -177,9 +177,11 @@ def test_suspension_that_was_not_heard_is_asked_for_again(harness: GridEngineHar
         forgotten, letters = scene.state(job), cluster.run(["qstat", "-u", "alice"]).split()
     finally:
         saves.write_text(before)
-    scene.system.suspend(job)
-    scene.wait_for_state(job, JobState.SUSPENDED, within_s=scene.lags.save_s)
+    # Not heard once more by one that is just being asked: until it is.
+    suspended = scene.suspend(job)
 
+    assert suspended is not None
+    assert suspended.state is JobState.SUSPENDED
     assert (forgotten, "hs" in letters) == (JobState.RUNNING, True)
 
 
