@@ -289,6 +289,9 @@ class JobManager:
             self._change_mode(entry, job)
         if not is_new and entry.may_have_options:
             self._sizes.seen(entry, job)
+        waits_on = entry.job.state in WAITING and job.state in WAITING
+        if waits_on and entry.job.eligible != job.eligible:
+            self._lead_elsewhere(entry)
         entry.job = job
         entry.is_array = entry.is_array or job.tasks > 1
         entry.looks += 1
@@ -317,6 +320,12 @@ class JobManager:
         if self._has_turns:
             self.turns.see(entry)
             self.turns.put_again(entry)
+
+    def _lead_elsewhere(self, entry: JobEntry) -> None:
+        """It may run on other nodes now: its saved machine was moved, or its user wants it elsewhere."""
+        if entry.stage in (Stage.STAGING, Stage.STAGED):
+            self._placer.drop_all(entry)
+            self.queues.wait_for_nodes(entry)
 
     def _change_mode(self, entry: JobEntry, job: RmsJob) -> None:
         """A job came to another queue, or all were handed back or taken over."""

@@ -9,12 +9,13 @@ from random import Random
 
 import pytest
 
-from outrider.rms.base import JobState
+from outrider.core.model import Resources
+from outrider.rms.base import JobState, Submission
 from outrider.service.answers.reply import Trouble
 from outrider.service.requests import DecideSwitch, ShowSwitch, SuspendJob
 from tests.amount import examples
-from tests.unit.service.desk.jobs.yielding_site import SETTINGS
-from tests.unit.service.desk.sandbox import ADMIN, RATE
+from tests.unit.service.desk.jobs.yielding_site import SETTINGS, happened
+from tests.unit.service.desk.sandbox import ADMIN, BOB, RATE, digest_of
 from tests.unit.service.desk.switch.halls import HALF_MIB, WHOLE_MIB, Halls, made
 
 CONSOLIDATING = replace(SETTINGS, consolidates=True, consolidate_every_s=30, consolidate_actions=2)
@@ -283,6 +284,36 @@ def test_saved_machine_waits_where_it_is_while_all_nodes_are_drained(site: Halls
 
     assert meanwhile == []
     assert site.at(key) == ("n1", "n2")
+
+
+def test_saved_machine_that_was_moved_while_it_waits_starts_when_its_image_is_there(site: Halls) -> None:
+    site.may_go_last = True
+    key = site.machine(WHOLE_MIB)
+    job, digest = site.job(key), digest_of("ubuntu")
+    assert job is not None
+    assert site.at(key) == ("n1",)
+    site.rms.save(key, job.start_s or 0, "makes way")
+    stands_there = Submission(
+        user=BOB.user,
+        uid=BOB.uid,
+        argv=("sleep", "9000"),
+        nodes_wanted=1,
+        resources=Resources.of(cpus=8),
+        limit_s=9000,
+    )
+    site.rms.outside.submit(stands_there, eligible=("n1",))
+    site.sleep(60)
+    waits = site.job(key)
+    del site.pools["n2"].images[digest]
+    site.rms.hold(key, "its machine moves")
+    site.rms.move(key, ("n2",), goes_first=True)
+    site.sleep(300)
+    began_s = happened(site, key, "starting")[-1]
+
+    assert waits is not None
+    assert waits.saved_on == ("n1",)
+    assert site.at(key) == ("n2",)
+    assert site.pools["n2"].images[digest].added_s <= began_s
 
 
 @pytest.mark.parametrize("seed", range(examples(40)))
