@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 
 from outrider.core.model import Resources
-from outrider.rms.base import JobState, Refused, Submission
+from outrider.rms.base import JobState, Refused, Submission, Unknown
 from outrider.rms.twin import Twin
 from outrider.rms.twin.jobs import Holder
 from outrider.service.requests import Caller, DecideSwitch, MigrateJob, ResumeJob, SuspendJob
@@ -73,10 +73,15 @@ class MachineJobs:
         drained = (random.choice(names),) if random.random() < 0.5 else ()
         for node in drained:
             self._twin.outside.drain(node)
-            self._clock.after(300_000, partial(self._twin.outside.repair, node))
+            self._clock.after(300_000, partial(self._give_back, node))
         # By the next look the service knows of it.
         request = DecideSwitch(is_plan=random.random() < 0.3, drained=drained)
         self._clock.after(LOOKED_MS, lambda: self._people.send(ADMIN, request))
+
+    def _give_back(self, node: str) -> None:
+        """Unless somebody has taken it out of the batch system meanwhile."""
+        with suppress(Unknown):
+            self._twin.outside.repair(node)
 
     def _submit(self) -> None:
         random, knobs = self._random, self._knobs
