@@ -345,7 +345,8 @@ class RequestDispatch:
         return [] if trouble is None else [Replied(ticket=asked.ticket, answer=trouble)]
 
     def _doubts(self, *, is_sure: bool) -> Doubts:
-        """What is asked about before anything is promised; nothing if that has taken long enough."""
+        """Who is asked before anything is promised; nobody if that has taken long enough: from then on nodes
+        that have never spoken are promised to nobody."""
         if not is_sure:
             return self._parts.doubts
         self._parts.reconciler.doubt_unheard()

@@ -113,20 +113,20 @@ class Jobs:
             metadata=f"image: http://site/image{number}\npreemptible: requeue\n{lines}",
         )
         with suppress(Refused):
-            key = self._twin.outside.submit(submission)
-            digest = image_of(knobs, number).digest
-            self.own[key] = Own(key=key, digest=digest, is_filtered=True, is_preemptible=True)
-            self._trace.note(f"preemptible job {key} is submitted with image {number}")
-            self._twin.world.hold(self._twin.world.jobs[key], Holder.OURS, "waits to be planned")
+            self.submit_preemptible(submission, number)
+
+    def submit_preemptible(self, submission: Submission, number: int) -> str:
+        """A job that may be told to go, held by the submit filter; its key. Raises Refused."""
+        key = self._twin.outside.submit(submission)
+        digest = image_of(self._knobs, number).digest
+        self.own[key] = Own(key=key, digest=digest, is_filtered=True, is_preemptible=True)
+        self._trace.note(f"preemptible job {key} is submitted with image {number}")
+        self._twin.world.hold(self._twin.world.jobs[key], Holder.OURS, "waits to be planned")
+        return key
 
     def expect(self, wait_ms: int) -> None:
         """Somebody does something with a job after so long."""
         self._last_ms = max(self._last_ms, self._clock.now_ms + wait_ms)
-
-    def enter(self, own: Own, work_s: int) -> None:
-        """A job that was submitted elsewhere, and works for so long."""
-        self.own[own.key] = own
-        self.patience_s += work_s
 
     def _guard(self, call: str) -> None:
         """See to it that nobody is told to go who has not said that he can."""

@@ -11,13 +11,11 @@ from random import Random
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, Refused, Submission, Unknown
 from outrider.rms.twin import Twin
-from outrider.rms.twin.jobs import Holder
 from outrider.service.requests import Caller, DecideSwitch, MigrateJob, ResumeJob, SuspendJob
-from tests.simulation.dst.clockwork import Clockwork, Trace
-from tests.simulation.dst.jobs import Jobs, Own
+from tests.simulation.dst.clockwork import Clockwork
+from tests.simulation.dst.jobs import Jobs
 from tests.simulation.dst.knobs import Knobs
 from tests.simulation.dst.people import ADMIN, USERS, People
-from tests.simulation.dst.wire import image_of
 
 NODE_MEMORY_MIB = 4_096
 SAVED_AFTER_S = 3
@@ -37,13 +35,12 @@ def with_moves(knobs: Knobs, seed: int) -> Knobs:
 
 
 class MachineJobs:
-    """In every second world: some jobs, and owners who suspend them now and then."""
+    """In every second world: some jobs, owners who suspend or move them, and administrators' switches."""
 
     def __init__(
-        self, clock: Clockwork, trace: Trace, seed: int, knobs: Knobs, twin: Twin, jobs: Jobs, people: People
+        self, clock: Clockwork, seed: int, knobs: Knobs, twin: Twin, jobs: Jobs, people: People
     ) -> None:
         self._clock = clock
-        self._trace = trace
         self._random = Random(seed * 86_028_121 + 9)
         self._knobs = knobs
         self._twin = twin
@@ -59,7 +56,6 @@ class MachineJobs:
             wait_ms = random.randrange(self._knobs.troubled_s * 1000 + 120_000)
             self._jobs.expect(wait_ms)
             self._clock.after(wait_ms, self._submit)
-
         for _ in range(random.choice((0, 1, 3))):
             self._clock.after(random.randrange(self._knobs.troubled_s * 1000 + 300_000), self._switch)
 
@@ -98,12 +94,9 @@ class MachineJobs:
             limit_s=work_s + 20,
             metadata=f"image: http://site/image{number}\n{LINES}",
         )
+        self._jobs.patience_s += work_s
         with suppress(Refused):
-            key = self._twin.outside.submit(submission)
-            digest = image_of(knobs, number).digest
-            self._jobs.enter(Own(key=key, digest=digest, is_filtered=True, is_preemptible=True), work_s)
-            self._trace.note(f"job {key} in a machine is submitted with image {number}")
-            self._twin.world.hold(self._twin.world.jobs[key], Holder.OURS, "waits to be planned")
+            key = self._jobs.submit_preemptible(submission, number)
             act = random.choice((self._suspend, self._migrate, self._migrate, None))
             if act is not None:
                 self._when_it_runs(key, partial(act, user, key))

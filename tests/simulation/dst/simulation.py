@@ -98,7 +98,7 @@ class Simulation:
         )
         self.rush = Rush(clock, seed, knobs, self.jobs, self.people)
         self.kinds = LeaseKinds(clock, seed, knobs, self.office, self.people) if has_kinds else None
-        self.machines = MachineJobs(clock, trace, seed, knobs, self.twin, self.jobs, self.people)
+        self.machines = MachineJobs(clock, seed, knobs, self.twin, self.jobs, self.people)
         self.sharing = Sharing(clock, knobs, self.network, self.office)
         self.office.handled = self._check
         self.settling = JobRelease(

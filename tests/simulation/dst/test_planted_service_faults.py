@@ -45,14 +45,25 @@ def seeds(plant: Plant, rest: Iterable[int]) -> Iterator[int]:
     yield from dict.fromkeys((FOUND_BY.get(plant.__name__, FOUND_BEFORE[0]), *FOUND_BEFORE, *rest))
 
 
+def found_by(plant: Plant, patch: pytest.MonkeyPatch, rest: Iterable[int], **world: bool) -> int | None:
+    """The first seed of such worlds that finds a fault."""
+    plant(patch)
+    return next((seed for seed in seeds(plant, rest) if _fails(seed, **world)), None)
+
+
+def _fails(seed: int, *, is_harsh: bool = False, has_kinds: bool = False) -> bool:
+    return bool(simulate(seed, is_harsh=is_harsh, has_kinds=has_kinds).violation)
+
+
+def not_found(plant: Plant) -> str:
+    return f"{plant.__doc__} That was not found in {MOST_SEEDS} seeds"
+
+
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_planted_fault_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)
-    found = next(
-        (seed for seed in seeds(plant, range(MOST_SEEDS)) if simulate(seed, is_harsh=True).violation), None
-    )
+    found = found_by(plant, monkeypatch, range(MOST_SEEDS), is_harsh=True)
 
-    assert found is not None, f"{plant.__doc__} That was not found in {MOST_SEEDS} seeds"
+    assert found is not None, not_found(plant)
 
 
 @pytest.mark.parametrize("plant", LATE, ids=lambda plant: plant.__name__)
@@ -60,17 +71,13 @@ def test_planted_fault_that_makes_deadlines_late_is_found(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In worlds in which little goes wrong: in others much may be late."""
-    plant(monkeypatch)
-    found = next((seed for seed in seeds(plant, CALM_FIRST) if simulate(seed).violation), None)
+    found = found_by(plant, monkeypatch, CALM_FIRST)
 
-    assert found is not None, f"{plant.__doc__} That was not found in {MOST_SEEDS} seeds"
+    assert found is not None, not_found(plant)
 
 
 @pytest.mark.parametrize("plant", KIND_PLANTS, ids=lambda plant: plant.__name__)
 def test_planted_fault_in_a_kind_of_lease_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)
-    found = next(
-        (seed for seed in seeds(plant, range(MOST_SEEDS)) if simulate(seed, has_kinds=True).violation), None
-    )
+    found = found_by(plant, monkeypatch, range(MOST_SEEDS), has_kinds=True)
 
-    assert found is not None, f"{plant.__doc__} That was not found in {MOST_SEEDS} seeds"
+    assert found is not None, not_found(plant)

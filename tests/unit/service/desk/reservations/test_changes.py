@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from outrider.core.model import Resources
-from outrider.rms.base import Submission
 from outrider.service.answers.decision import Decision
 from outrider.service.ports import NodeImage
 from outrider.service.requests import Modify
@@ -42,17 +40,7 @@ def begins_unseen(site: Sandbox, node: str) -> None:
     while site.now_s - looked_s(site) < LOOK_S // 2:
         site.sleep(1)
     seen_s = looked_s(site)
-    site.rms.outside.submit(
-        Submission(
-            user=BOB.user,
-            uid=BOB.uid,
-            argv=("sleep", "1200"),
-            nodes_wanted=1,
-            resources=Resources.of(cpus=8),
-            limit_s=1200,
-        ),
-        eligible=(node,),
-    )
+    site.submit(None, caller=BOB, argv=("sleep", "1200"), limit_s=1200, eligible=(node,), is_held=False)
     site.sleep(5)
     assert looked_s(site) == seen_s
 

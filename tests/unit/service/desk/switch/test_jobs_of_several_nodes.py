@@ -9,8 +9,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.model import Resources
-from outrider.rms.base import JobState, Submission
+from outrider.rms.base import JobState
 from outrider.service.answers.reply import Trouble
 from outrider.service.requests import DecideSwitch, ShowSwitch, SuspendJob
 from tests.amount import examples
@@ -293,15 +292,7 @@ def test_saved_machine_that_was_moved_while_it_waits_starts_when_its_image_is_th
     assert job is not None
     assert site.at(key) == ("n1",)
     site.rms.save(key, job.start_s or 0, "makes way")
-    stands_there = Submission(
-        user=BOB.user,
-        uid=BOB.uid,
-        argv=("sleep", "9000"),
-        nodes_wanted=1,
-        resources=Resources.of(cpus=8),
-        limit_s=9000,
-    )
-    site.rms.outside.submit(stands_there, eligible=("n1",))
+    site.submit(None, caller=BOB, argv=("sleep", "9000"), limit_s=9000, eligible=("n1",), is_held=False)
     site.sleep(60)
     waits = site.job(key)
     del site.pools["n2"].images[digest]
