@@ -296,8 +296,8 @@ class Desk:
         if not isinstance(result, Sight):
             self._batch.saw_nothing(str(result) or type(result).__name__)
             return
-        self._batch.saw(self._now_s)
         self._look_at_nodes(result.nodes)
+        self._batch.saw(self._now_s)
         if self._parts is not None:
             self._find("", self._parts.reconciler.seen(result, call.watched))
             self._parts.seen(result)
@@ -458,7 +458,7 @@ class Desk:
         self._replies += self._searches.give_up()
         if self._parts is not None:
             self._replies += self._parts.switches.give_up()
-        self._parts, self._dispatch, self._seen_nodes = None, None, ()
+        self._parts, self._dispatch, self._seen_nodes, self._batch.seen_s = None, None, (), None
         try:
             with self._store.promise() as promise:
                 promise.set("loaded_s", str(self._now_s))

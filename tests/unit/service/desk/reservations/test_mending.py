@@ -10,6 +10,7 @@ import pytest
 from outrider.core.model import Resources
 from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import RmsReservation, Submission
+from outrider.rms.twin import Fault
 from outrider.service.answers.decision import Decision
 from outrider.service.answers.nodes import Reconciled
 from outrider.service.answers.records import Explanation
@@ -233,7 +234,8 @@ def test_what_is_known_to_the_batch_system_alone_is_told_and_its_name_is_not_giv
     assert reserve(sandbox, nodes=2, start="now+1hours").name == "render-8"
 
 
-def test_what_others_reserve_is_respected(sandbox: Sandbox) -> None:
+def others_reserve(sandbox: Sandbox) -> None:
+    """Two of the four nodes, in an hour."""
     start_s = sandbox.now_s + 3600
     sandbox.rms.outside.reserve(
         RmsReservation(
@@ -247,13 +249,15 @@ def test_what_others_reserve_is_respected(sandbox: Sandbox) -> None:
     )
     sandbox.sleep(60)
 
+
+def test_what_others_reserve_is_respected(sandbox: Sandbox) -> None:
+    others_reserve(sandbox)
+
     assert reserve(sandbox, nodes=3, start="now+1hours").result == "refused"
     assert reserve(sandbox, nodes=2, start="now+1hours").nodes == "n[3-4]"
 
 
 def test_a_batch_system_that_is_away_gets_its_reservation_later(sandbox: Sandbox) -> None:
-    from outrider.rms.twin import Fault
-
     sandbox.rms.faults.plan("reserve", Fault.UNREACHED)
     reserve(sandbox, start="now+1hours")
     assert not show(sandbox, "render-1").reservation.is_confirmed
@@ -295,6 +299,28 @@ def test_a_store_that_cannot_be_written_makes_no_promise_and_loses_none(
     assert show(sandbox, "render-1").reservation.nodes == shown.reservation.nodes
     assert reserve(sandbox, name="other").result == "accepted"
     assert len(sandbox.rms.look().reservations) == 2
+
+
+def test_after_a_failure_of_the_store_nothing_is_promised_before_the_batch_system_was_seen(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others have there went with the rest that was in memory."""
+    others_reserve(sandbox)
+    with monkeypatch.context() as patch:
+
+        def full(self: SqliteStore) -> object:
+            raise Full("store: its disk has no room: free some and try again")
+
+        patch.setattr(SqliteStore, "promise", full)
+        sandbox.ask(wanted(sandbox))
+        sandbox.rms.faults.plan("look", *[Fault.UNREACHED] * 4)
+    sandbox.sleep(20)
+    unseen = sandbox.ask(wanted(sandbox, nodes=3, start="now+1hours"))
+    sandbox.sleep(300)
+
+    assert isinstance(unseen, Trouble)
+    assert "has not been seen yet" in unseen.message
+    assert reserve(sandbox, nodes=3, start="now+1hours").result == "refused"
 
 
 PROGRAM = b"""
