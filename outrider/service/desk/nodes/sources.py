@@ -25,9 +25,10 @@ def before_in_chain(nodes: Sequence[T], node: T) -> tuple[T, ...]:
 
 
 def rate_of(status: NodeStatus, need: Need) -> int | None:
-    """With what an image may come to a node: with what a deadline has, if one needs the same there."""
-    rates = [other.rate_bytes_per_s for other in _with_deadlines(status, need.digest)]
-    return need.rate_bytes_per_s if not rates else rates[0]
+    """With what an image may come to a node: with the most that a deadline has, if any needs the same there.
+    The transfer of one that was late has less of the link than that of whoever comes next."""
+    rates = [other.rate_bytes_per_s or 0 for other in _with_deadlines(status, need.digest)]
+    return max(rates) if rates else need.rate_bytes_per_s
 
 
 def sources(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) -> tuple[Source, ...]:

@@ -83,6 +83,24 @@ def test_odds_of_what_does_not_come_are_none_although_another_has_its_place(sand
     assert shown.why.endswith("the odds are 0 %")
 
 
+def test_image_that_is_late_for_one_comes_in_time_for_the_next(sandbox: Sandbox) -> None:
+    slow_down(sandbox, "n1", 0)
+    reserve(sandbox, size_bytes=30 * RATE, start="now+2minutes", duration="6m")
+    reserve(sandbox, name="other", image="other", size_bytes=30 * RATE, start="now+160s", duration="1m")
+    while "transfer goes on beside the plan" not in "\n".join(sandbox.log.lines):
+        sandbox.sleep(1)
+    everywhere = len(sandbox.pools)
+    reserve(sandbox, name="next", size_bytes=30 * RATE, nodes=everywhere, start="now+375s")
+    while len([line for line in sandbox.log.lines if "transfer begins" in line]) < 3:
+        sandbox.sleep(1)
+    sandbox.sleep(2)
+    slow_down(sandbox, "n1", RATE)
+    sandbox.sleep(40)
+
+    assert sandbox.pools["n1"].fetches[-1].rate_bytes_per_s == RATE
+    assert show(sandbox, "next-3").reservation.state == "ready"
+
+
 def test_reservation_at_half_its_rate_keeps_the_link(sandbox: Sandbox) -> None:
     begin(sandbox)
     slow_down(sandbox, "n1", RATE // 2)
