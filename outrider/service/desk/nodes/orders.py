@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from outrider.service.desk.nodes import copies
 from outrider.service.desk.nodes.earlier_pins import EarlierPins
 from outrider.service.desk.nodes.events import Arrived, Failed, Missed, Moved, News
-from outrider.service.desk.nodes.sources import is_to_begin_anew, patience_s, rate_of, sources
+from outrider.service.desk.nodes.sources import chain_of, is_to_begin_anew, patience_s, rate_of, sources
 from outrider.service.desk.nodes.state import WATCHED_AWAY_S, Need, NodeStatus
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.ports import (
@@ -100,10 +100,7 @@ class NodeOrders:
         begins_anew = status.stops.pop(need.digest, False)
         status.has_new |= before is None
         if begins_anew or (before is None and is_to_begin_anew(status, need)):
-            status.stops[need.digest] = True
-            for other in status.needs.values():
-                if other.digest == need.digest:
-                    other.is_told, other.next_s = False, now_s
+            status.begin_anew(need.digest, now_s)
         self._plan(status, now_s)
 
     def drop(self, node: str, owner: str, now_s: int, *, is_stopped: bool = False, after_s: int = 0) -> None:
@@ -190,9 +187,14 @@ class NodeOrders:
     def set_rate(self, node: str, transfer: int, rate_bytes_per_s: int, now_s: int) -> None:
         """Let a transfer that is under way to a node take so much of the link from now on."""
         status = self.statuses.get(node)
-        for need in () if status is None else status.needs_of(transfer):
+        if status is None:
+            return
+        for need in status.needs_of(transfer):
             if not need.is_there:
+                chain = chain_of(status, need.digest)
                 need.rate_bytes_per_s, need.is_told = rate_bytes_per_s, False
+                if chain_of(status, need.digest) != chain:
+                    status.begin_anew(need.digest, now_s)
                 self.hurry(node, need.owner, now_s)
 
     def watch(self, node: str, now_s: int, until_s: int) -> None:
@@ -267,7 +269,7 @@ class NodeOrders:
         status.limit_bytes, status.used_bytes = report.limit_bytes, report.used_bytes
         status.is_missed, status.arriving = False, report.arriving
         status.hear_machines(report, now_s, self._settings.consolidate_every_s)
-        self._promised(status, call, now_s)
+        status.hear_promised(call, now_s, self._settings.pin_lease_s)
         self.copiers.heard(status, report.room)
         status.room = report.room or status.room
         if report.images is not None:
@@ -279,17 +281,6 @@ class NodeOrders:
             news += self._gone(status, now_s)
         self._plan(status, now_s)
         return news
-
-    def _promised(self, status: NodeStatus, call: TellNode, now_s: int) -> None:
-        """A node was told what to keep for promises, and is told again before that ends."""
-        if call.promised_bytes is not None:
-            status.kept_bytes = call.promised_bytes
-            status.promise_s = call.promised_until_s - self._settings.pin_lease_s // 2
-        spared_bytes = 0 if status.room is None else status.room.spared_bytes
-        if status.to_keep_bytes > max(status.kept_bytes, spared_bytes):
-            status.promise_s = now_s
-        elif not status.to_keep_bytes:
-            status.promise_s = None
 
     def _gone(self, status: NodeStatus, now_s: int) -> list[News]:
         """Images that were there, and that the node does not have any more; a pin that is gone is renewed."""

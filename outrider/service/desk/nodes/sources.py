@@ -6,7 +6,7 @@ its rate, and its place in the chain. Best effort is held back at its other node
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from outrider.core.model import TransferClass
@@ -25,10 +25,15 @@ def before_in_chain(nodes: Sequence[T], node: T) -> tuple[T, ...]:
 
 
 def rate_of(status: NodeStatus, need: Need) -> int | None:
-    """With what an image may come to a node: with the most that a deadline has, if any needs the same there.
-    The transfer of one that was late has less of the link than that of whoever comes next."""
-    rates = [other.rate_bytes_per_s or 0 for other in _with_deadlines(status, need.digest)]
-    return max(rates) if rates else need.rate_bytes_per_s
+    """With what an image may come to a node: with what a deadline has, if one needs the same there."""
+    planned = _planned(status, need.digest)
+    return need.rate_bytes_per_s if planned is None else planned.rate_bytes_per_s
+
+
+def chain_of(status: NodeStatus, digest: str) -> tuple[str, ...] | None:
+    """The nodes before it from which an image with a deadline comes; None if nothing with a deadline does."""
+    planned = _planned(status, digest)
+    return None if planned is None else planned.upstream
 
 
 def sources(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) -> tuple[Source, ...]:
@@ -36,7 +41,7 @@ def sources(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) 
 
     The chain is a deadline's, if one needs the same there; who may take from whom is the need's own.
     """
-    planned = next(_with_deadlines(status, need.digest), need)
+    planned = _planned(status, need.digest) or need
     upstream = planned.upstream
     before = [name for name in upstream if _can_send(statuses, name) and _may_take(statuses[name], need)]
     others = _others(statuses, status, need) if need.failures else []
@@ -55,16 +60,21 @@ def has_others(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Nee
 
 
 def is_to_begin_anew(status: NodeStatus, need: Need) -> bool:
-    """Whether a deadline's image is on its way there in a chain of best effort, whose other nodes are
-    held back from now on: it has to come by the deadline's own way, with the bytes that are there.
+    """Whether a deadline's image is on its way there in another chain, whose other nodes have less of the
+    link: one of best effort, or of a transfer that goes on beside the plan. It has to come by the deadline's
+    own way, with the bytes that are there.
 
     Whether its node is known to have been told makes no difference: it may be told at this moment. What comes
     by that way already, since another needs it with a deadline, goes on.
     """
-    deadlines = [each for each in _with_deadlines(status, need.digest) if each is not need]
-    if any(each.upstream == need.upstream for each in deadlines):
+    if need.deadline_s is None:
         return False
-    return need.deadline_s is not None and any(
+    before = _planned(status, need.digest, without=need)
+    if before is not None and before.upstream == need.upstream:
+        return False
+    if before is not None and not before.is_there and _rate(before) < _rate(need):
+        return True
+    return any(
         other.upstream != need.upstream
         for other in status.needs.values()
         if other.digest == need.digest
@@ -91,10 +101,19 @@ def _others(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) 
     ]
 
 
-def _with_deadlines(status: NodeStatus, digest: str) -> Iterator[Need]:
-    for each in status.needs.values():
-        if each.digest == digest and each.deadline_s is not None and each.transfer is not None:
-            yield each
+def _planned(status: NodeStatus, digest: str, *, without: Need | None = None) -> Need | None:
+    """The deadline by whose plan an image comes: the one that has the most of the link, since one that was
+    late has little, and else the first."""
+    found = (
+        each
+        for each in status.needs.values()
+        if each.digest == digest and each.deadline_s is not None and each.transfer is not None
+    )
+    return max((each for each in found if each is not without), key=_rate, default=None)
+
+
+def _rate(need: Need) -> int:
+    return need.rate_bytes_per_s or 0
 
 
 def _may_take(source: NodeStatus, need: Need) -> bool:

@@ -168,6 +168,24 @@ class NodeStatus:
             if counters and self.watch_s is None:
                 self.watch_s = now_s + every_s
 
+    def hear_promised(self, call: TellNode, now_s: int, lease_s: int) -> None:
+        """It was told what to keep for promises, and is told again before that ends."""
+        if call.promised_bytes is not None:
+            self.kept_bytes = call.promised_bytes
+            self.promise_s = call.promised_until_s - lease_s // 2
+        spared_bytes = 0 if self.room is None else self.room.spared_bytes
+        if self.to_keep_bytes > max(self.kept_bytes, spared_bytes):
+            self.promise_s = now_s
+        elif not self.to_keep_bytes:
+            self.promise_s = None
+
+    def begin_anew(self, digest: str, now_s: int) -> None:
+        """What is under way of an image ends, and comes by another way with the bytes that are here."""
+        self.stops[digest] = True
+        for need in self.needs.values():
+            if need.digest == digest:
+                need.is_told, need.next_s = False, now_s
+
     @property
     def to_keep_bytes(self) -> int:
         return max(self.promised_bytes, *self.tentative.values(), 0)

@@ -35,6 +35,7 @@ def need(
     owner: str = "render-1",
     upstream: tuple[str, ...] = (),
     transfer: int = 1,
+    rate: int | None = None,
 ) -> Need:
     return Need(
         owner=owner,
@@ -47,6 +48,7 @@ def need(
         transfer=transfer,
         deadline_s=deadline_s,
         upstream=upstream,
+        rate_bytes_per_s=rate,
     )
 
 
@@ -257,6 +259,31 @@ def test_what_comes_with_a_deadline_goes_on_when_another_reservation_needs_it_to
 
     assert call.orders[0] == Stop(digest=DIGEST)
     assert not any(isinstance(order, Stop) for order in later.orders)
+
+
+def test_deadline_does_not_wait_for_the_chain_of_one_that_is_late() -> None:
+    late = need(NOW_S + 5, owner="late-1", upstream=("n0",), rate=1_000_000)
+    _, call = both_on_n1(late, need(NOW_S + 60, transfer=2, rate=10_000_000))
+    stop, *others = call.orders
+
+    assert stop == Stop(digest=DIGEST)
+    assert [(each.rate_bytes_per_s, each.sources) for each in others if isinstance(each, Fetch)] == 2 * [
+        (10_000_000, ("http://site/image",))
+    ]
+
+
+def test_deadline_leaves_the_chain_of_another_that_becomes_late() -> None:
+    first = need(NOW_S + 60, owner="late-1", upstream=("n0",), rate=10_000_000)
+    node_orders, together = both_on_n1(first, need(NOW_S + 600, transfer=2, rate=10_000_000))
+    answer(node_orders, together, NOW_S + 1, arriving=on_its_way(90_000_000, 1_000_000))
+    node_orders.set_rate("n1", 1, 1_000_000, NOW_S + 2)
+    stop, *others = call_at(node_orders, NOW_S + 2).orders
+
+    assert not any(isinstance(order, Stop) for order in together.orders), "both are as fast"
+    assert stop == Stop(digest=DIGEST)
+    assert [(each.rate_bytes_per_s, each.sources) for each in others if isinstance(each, Fetch)] == 2 * [
+        (10_000_000, ("http://site/image",))
+    ]
 
 
 def test_what_failed_to_arrive_for_whom_nobody_knows_keeps_no_bytes() -> None:

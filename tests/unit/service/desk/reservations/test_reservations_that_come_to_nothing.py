@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from outrider.service.ports import Relay
 from outrider.service.settings import Settings
 from tests.unit.service.desk.jobs.test_turns_on_the_link import LOOK_S, crowd, wait_s
 from tests.unit.service.desk.sandbox import BOB, RATE, Sandbox, digest_of, reserve, show
@@ -83,15 +84,23 @@ def test_odds_of_what_does_not_come_are_none_although_another_has_its_place(sand
     assert shown.why.endswith("the odds are 0 %")
 
 
-def test_image_that_is_late_for_one_comes_in_time_for_the_next(sandbox: Sandbox) -> None:
+def late(sandbox: Sandbox, nodes: int) -> None:
+    """A reservation on n1 and others whose image is not there in time, and goes on beside the plan."""
     slow_down(sandbox, "n1", 0)
-    reserve(sandbox, size_bytes=30 * RATE, start="now+2minutes", duration="6m")
+    reserve(sandbox, size_bytes=30 * RATE, nodes=nodes, start="now+2minutes", duration="6m")
     reserve(sandbox, name="other", image="other", size_bytes=30 * RATE, start="now+160s", duration="1m")
     while "transfer goes on beside the plan" not in "\n".join(sandbox.log.lines):
         sandbox.sleep(1)
-    everywhere = len(sandbox.pools)
-    reserve(sandbox, name="next", size_bytes=30 * RATE, nodes=everywhere, start="now+375s")
-    while len([line for line in sandbox.log.lines if "transfer begins" in line]) < 3:
+
+
+def transfers_begun(sandbox: Sandbox) -> int:
+    return sum("transfer begins" in line for line in sandbox.log.lines)
+
+
+def test_image_that_is_late_for_one_comes_in_time_for_the_next(sandbox: Sandbox) -> None:
+    late(sandbox, nodes=1)
+    reserve(sandbox, name="next", size_bytes=30 * RATE, nodes=len(sandbox.pools), start="now+375s")
+    while transfers_begun(sandbox) < 3:
         sandbox.sleep(1)
     sandbox.sleep(2)
     slow_down(sandbox, "n1", RATE)
@@ -99,6 +108,22 @@ def test_image_that_is_late_for_one_comes_in_time_for_the_next(sandbox: Sandbox)
 
     assert sandbox.pools["n1"].fetches[-1].rate_bytes_per_s == RATE
     assert show(sandbox, "next-3").reservation.state == "ready"
+
+
+def test_image_comes_by_the_way_of_the_next_and_not_of_the_one_that_is_late(sandbox: Sandbox) -> None:
+    slow_down(sandbox, "n2", 0)
+    late(sandbox, nodes=2)
+    by_chain = sandbox.pools["n2"].fetches[-1].sources[0]
+    sandbox.rms.outside.drain("n1")
+    sandbox.sleep(LOOK_S)
+    reserve(sandbox, name="next", size_bytes=30 * RATE, nodes=len(sandbox.pools) - 1, start="now+375s")
+    while not any(each.owner == "next-3" for each in sandbox.pools["n2"].fetches):
+        sandbox.sleep(1)
+    sandbox.sleep(2)
+
+    assert by_chain == Relay(node="n1", digest=digest_of("ubuntu"))
+    assert show(sandbox, "next-3").reservation.nodes == "n[2-4]"
+    assert by_chain not in sandbox.pools["n2"].fetches[-1].sources
 
 
 def test_reservation_at_half_its_rate_keeps_the_link(sandbox: Sandbox) -> None:
