@@ -184,6 +184,15 @@ class Book:
         """The lives that a transfer brings, with their nodes."""
         return self._carried.get(transfer, ())
 
+    def brought_later(self, name: str) -> frozenset[int]:
+        """The nodes of a reservation to which a transfer that waits is to bring its image: until that begins
+        their pools may have promised its room to others. Of an image in parts some may be there."""
+        later, there = set[int](), set[int]()
+        for node, life in self.entries[name].lives:
+            is_waiting = life.transfer is not None and self.link.waits(life.transfer)
+            (later if is_waiting and not life.image.parts else there).add(node)
+        return frozenset(later - there)
+
     def new_transfer_number(self) -> int:
         self.next_transfer += 1
         return self.next_transfer - 1

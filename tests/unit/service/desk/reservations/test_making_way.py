@@ -16,7 +16,7 @@ from outrider.service.answers.decision import Decision
 from outrider.service.answers.records import Explanation
 from outrider.service.requests import Accept, Asked, Caller, Cancel, Explain
 from outrider.service.settings import Settings
-from tests.unit.service.desk.sandbox import ALICE, BOB, FREE, RATE, Sandbox, reserve, show, wanted
+from tests.unit.service.desk.sandbox import ALICE, BOB, FREE, RATE, Sandbox, digest_of, reserve, show, wanted
 
 SETTINGS = Settings(link_rate_bytes_per_s=RATE, reserve_s=60, look_every_s=5)
 YIELDING = b"version: 1\nrules: [{name: all}]\nleases: {preemption: {}}\n"
@@ -293,3 +293,30 @@ def test_lease_moves_for_another_beside_what_a_third_was_offered(tmp_path: Path)
         assert place(site, loose)[1] == site.now_s + 600
         assert isinstance(accepted, Decision)
         assert (accepted.result, accepted.start_s, accepted.node_count) == ("accepted", site.now_s + 4200, 2)
+
+
+def test_copy_of_one_that_is_moved_gives_its_room_back_until_it_is_brought_again(tmp_path: Path) -> None:
+    site = Sandbox(tmp_path, nodes=2, settings=SETTINGS)
+    for pool in site.pools.values():
+        pool.limit_bytes = 35 * RATE
+    site.sleep(SETTINGS.reconcile_every_s)
+    pins = site.pools["n1"].pins
+    fixed(site, 120, 300, name="first", size_bytes=30 * RATE)
+    site.sleep(130)
+    moved = floating(site, 1100, 3000, 300, name="moved", size_bytes=30 * RATE)
+    site.sleep(5)
+    before = show(site, moved.name).reservation
+    pinned_before = (digest_of("ubuntu"), moved.name) in pins
+    other = floating(site, 740, 1300, 30, name="other", image="other", size_bytes=10 * RATE, nodes=2)
+    site.sleep(5)
+    after = show(site, moved.name).reservation
+    pinned_after = (digest_of("ubuntu"), moved.name) in pins
+    site.sleep(735)
+    active = show(site, other.name).reservation
+    site.sleep(place(site, moved.name)[1] - site.now_s)
+
+    assert (before.nodes, after.nodes, active.nodes) == ("n1", "n1", "n[1-2]")
+    assert (before.state, after.state, active.state) == ("ready", "preparing", "active")
+    assert (pinned_before, pinned_after) == (True, False)
+    assert show(site, moved.name).reservation.state == "active"
+    assert (digest_of("ubuntu"), moved.name) in pins
