@@ -78,6 +78,8 @@ class AddRequest(ProtocolMessage):
     dry_run: bool = False
     # Somebody privileged has seen for itself that the source lets each of `readers` have it.
     vouched: bool = False
+    # Let a private image be everybody's, if its source gives it to whoever has no rights there.
+    everybody: bool = False
     # Of an image of layers, only pin what is here.
     hold: bool = False
     at_least_1 = ("rate_bytes_per_s", "expected_rate_bytes_per_s")

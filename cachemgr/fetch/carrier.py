@@ -26,7 +26,7 @@ from cachemgr.pool.records import file_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from random import Random
 
     from cachemgr.base.clock import Clock
@@ -56,6 +56,8 @@ class FetchCarrier:
     def resolve(self, origin: Origin, timeout_s: float) -> Resolved:
         if origin.descriptor is not None:
             return _resolved_file(origin)
+        if origin.scheme == "file" and not origin.is_trusted:
+            return _everybodys_file(origin)
         return resolve(
             origin.uri,
             self._settings(origin),
@@ -208,3 +210,25 @@ def _resolved_file(origin: Origin) -> Resolved:
     if not stat.S_ISREG(found.st_mode):
         raise BadRequest(f"{origin.uri} is not a regular file")
     return Resolved(found.st_size, os.path.basename(parse(origin.uri).path))
+
+
+def _everybodys_file(origin: Origin) -> Resolved:
+    """A file that somebody without any rights of their own can open at that path."""
+    path = os.path.realpath(parse(origin.uri).path)
+    try:
+        found = os.stat(path)
+        is_open = found.st_mode & stat.S_IROTH and all(
+            os.stat(folder).st_mode & stat.S_IXOTH for folder in _folders(path)
+        )
+    except OSError as error:
+        raise SourceFailed(f"{origin.uri} cannot be looked at: {error.strerror}") from error
+    if not stat.S_ISREG(found.st_mode) or not is_open:
+        raise SourceFailed(f"{origin.uri} is not a file that everybody may read")
+    return Resolved(found.st_size, os.path.basename(path))
+
+
+def _folders(path: str) -> Iterator[str]:
+    """Those on the way to a path."""
+    while path != os.path.dirname(path):
+        path = os.path.dirname(path)
+        yield path

@@ -25,15 +25,36 @@ def words_of(service: Siege, name: str) -> str:
 
 
 def test_public_image_that_lies_there_for_another_alone_is_not_told_ready(node: Siege) -> None:
-    path = node.folder / "shared.img"
+    path, own = node.folder / "shared.img", node.folder / "own.img"
     image_of(ALICE, path, CONTENT, 0o644)
-    alices = node.accepted(ALICE, workspace(f"file://{path}", name="a", private=True, start="now+1h"))
+    image_of(ALICE, own, CONTENT, 0o600)
+    alices = node.accepted(ALICE, workspace(f"file://{own}", name="a", private=True, start="now+1h"))
     node.await_state(alices["name"], "ready")
     bobs = node.accepted(BOB, workspace(f"file://{path}", name="b", start="now+3h"))
 
     eventually(lambda: words_of(node, bobs["name"]), "the node's words", node.log.read_text)
     assert "for its owner's use only" in words_of(node, bobs["name"])
     assert node.state_of(bobs["name"]) != "ready"
+
+
+@pytest.mark.parametrize(("source", "first_h", "second_h"), [("file", 9, 11), ("web", 13, 15)])
+def test_nobody_keeps_a_public_image_from_others_by_calling_it_private(
+    node: Siege, source: str, first_h: int, second_h: int
+) -> None:
+    content = f"everybody's {source} ".encode() * 5_000
+    path = node.folder / f"{source}.img"
+    digest = image_of(ALICE, path, content, 0o644)
+    with Web(len(content), get=200, body=content) as web:
+        uri = web.uri() if source == "web" else f"file://{path}"
+        named = digest if source == "web" else ""
+        first = workspace(uri, name=f"a{source}", private=True, digest=named, start=f"now+{first_h}h")
+        alices = node.accepted(ALICE, first)
+        node.await_state(alices["name"], "ready")
+        second = workspace(uri, name=f"b{source}", digest=named, start=f"now+{second_h}h")
+        bobs = node.accepted(BOB, second)
+        node.await_state(bobs["name"], "ready")
+
+    assert node.node(0, "n1", "show", name=digest)["gives"]["is_public"] is True
 
 
 def test_private_image_of_one_address_is_for_both_who_named_it(node: Siege) -> None:

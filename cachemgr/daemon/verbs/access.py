@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cachemgr.fetch.bring import Origin
     from cachemgr.pool.pool import ImagePool
     from cachemgr.pool.records import PoolImage
+    from cachemgr.protocol import AddRequest
 
 
 def require_privilege(caller: NodeCaller, what: str) -> None:
@@ -78,6 +79,15 @@ def find_visible(node: NodeContext, caller: NodeCaller, text: str) -> PoolImage:
     raise NotInPool(f"image {text} is not in the pool: add it first")
 
 
+def is_anothers_claim(caller: NodeCaller, wanted: AddRequest, arriving: PoolImage) -> bool:
+    """Whether an ordinary user says that these bytes come from elsewhere: nobody else waits for that.
+
+    Its size may be wrong, its source may never end, and nobody else may be allowed to see it.
+    """
+    is_own = arriving.owner_uid in (0, os.geteuid(), caller.uid)
+    return bool(wanted.digest) and not is_own and arriving.uri != wanted.uri
+
+
 def prove(node: NodeContext, caller: NodeCaller, image: PoolImage, origin: Origin) -> PoolImage:
     """Let a user use a private image who can reach its source; otherwise `NotAllowed`.
 
@@ -88,6 +98,26 @@ def prove(node: NodeContext, caller: NodeCaller, image: PoolImage, origin: Origi
         f"image {image.short} is private: ask its owner (uid {image.owner_uid}) to name you as a reader, "
         "or add it by the address from which it came, with credentials of your own"
     )
+    _ask_without_our_rights(node, image, origin, refusal)
+    node.log.info(
+        "reader proved access", culprit=caller.culprit, uid=caller.uid, image=image.digest[:12] or image.uri
+    )
+    return image
+
+
+def prove_for_all(node: NodeContext, image: PoolImage, origin: Origin) -> None:
+    """`NotAllowed` unless the very address from which a private image came gives it to anybody."""
+    if image.readers.is_public:
+        return
+    refusal = NotAllowed(
+        f"image {image.short} is private, and not everybody is known to get it where it came from: "
+        "ask its owner to make it public"
+    )
+    _ask_without_our_rights(node, image, origin, refusal)
+    node.log.info("source is open to all", image=image.digest[:12] or image.uri)
+
+
+def _ask_without_our_rights(node: NodeContext, image: PoolImage, origin: Origin, refusal: NotAllowed) -> None:
     if address_of(origin.name) != address_of(image.uri):
         raise refusal
     try:
@@ -98,10 +128,6 @@ def prove(node: NodeContext, caller: NodeCaller, image: PoolImage, origin: Origi
         raise refusal from error
     if found.size_bytes != image.size_bytes or found.digest not in ("", f"sha256:{image.digest}"):
         raise refusal
-    node.log.info(
-        "reader proved access", culprit=caller.culprit, uid=caller.uid, image=image.digest[:12] or image.uri
-    )
-    return image
 
 
 def allow(node: NodeContext, image: PoolImage, uids: set[int]) -> PoolImage:

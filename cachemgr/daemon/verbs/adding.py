@@ -101,7 +101,7 @@ def pin_image(node: NodeContext, caller: NodeCaller, image: PoolImage, pin: Pool
 def _checked(node: NodeContext, caller: NodeCaller, wanted: AddRequest) -> AddRequest:
     """The request with its digest as pools write it, and what this node takes where it does not say."""
     is_ours = wanted.sources or wanted.expires_s is not None or wanted.expected_rate_bytes_per_s is not None
-    if (is_ours or wanted.vouched) and not caller.is_privileged:
+    if (is_ours or wanted.vouched or wanted.everybody) and not caller.is_privileged:
         raise NotAllowed("sources, an expiry and an expected rate are for root and the pool's own user")
     return wanted.changed(
         digest=checked_digest(wanted.digest) if wanted.digest else "",
@@ -269,11 +269,13 @@ def _joinable(
 ) -> tuple[Want, bool]:
     """What to want, and whether that is arriving already; refuses who may not join what is."""
     arriving = node.pool.ingest(want.key)
-    if arriving is not None and _is_anothers_claim(caller, wanted, arriving.image):
+    if arriving is not None and access.is_anothers_claim(caller, wanted, arriving.image):
         want = dataclasses.replace(want, digest="")
         arriving = node.pool.ingest(want.key)
     if arriving is not None and not wanted.dry_run and _drop_outdated(node, arriving, want.size_bytes):
         arriving = None
+    if arriving is not None and wanted.everybody:
+        access.prove_for_all(node, arriving.image, origins[0])
     if arriving is not None and not access.may_see_arriving(caller, arriving.image):
         access.prove(node, caller, arriving.image, origins[0])
     return want, arriving is not None
@@ -294,15 +296,6 @@ def _drop_outdated(node: NodeContext, arriving: Ingest, size_bytes: int) -> bool
         return False
     writer.abandon()
     return True
-
-
-def _is_anothers_claim(caller: NodeCaller, wanted: AddRequest, arriving: PoolImage) -> bool:
-    """Whether an ordinary user says that these bytes come from elsewhere: nobody else waits for that.
-
-    Its size may be wrong, its source may never end, and nobody else may be allowed to see it.
-    """
-    is_own = arriving.owner_uid in (0, os.geteuid(), caller.uid)
-    return bool(wanted.digest) and not is_own and arriving.uri != wanted.uri
 
 
 def resume(node: NodeContext, ingest: Ingest) -> PoolTransfer | None:
@@ -424,10 +417,13 @@ def _present(
         image = layers.allow_all(node, access.allow(node, image, set(wanted.readers.uids)))
     if wanted.size_bytes not in (None, image.size_bytes):
         raise BadRequest(f"image {image.short} has {image.size_bytes} bytes, not {wanted.size_bytes}")
+    if wanted.everybody:
+        access.prove_for_all(node, image, origins[0])
     if wanted.dry_run:
         return DryRun(fits=True, is_present=True, evicted=())
     is_owner = caller.is_privileged or caller.uid == image.owner_uid
-    if wanted.private is False and is_owner and not image.readers.is_public:
+    is_to_be_public = wanted.everybody or (wanted.private is False and is_owner)
+    if is_to_be_public and not image.readers.is_public:
         image = access.publish(node, image)
     if pin is not None:
         access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), pin.owner)

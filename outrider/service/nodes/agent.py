@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cachemgr.base.clock import Clock
-from cachemgr.base.errors import CacheError, DiskFailed, NoDaemon
+from cachemgr.base.errors import BadRequest, CacheError, DiskFailed, NoDaemon, NotAllowed
 from cachemgr.base.message import plain
 from cachemgr.base.shares import Share
 from cachemgr.network.fields import WrongField, read_answer
@@ -421,12 +421,12 @@ class _OrdersOfACall:
         Nobody is let in because the service says so: a user has to have a right to the source
         from which the image came, which the daemon finds out itself.
         """
+        made = self._catalogue.made(order.uri, order.digest)
+        # Nor has who may name one object of a bucket shown a right to another by its digest.
+        is_shown = not order.uri.startswith("s3://") or image.uri == order.uri
         if order.readers is None:
-            return OrderResult(
-                order=order,
-                code="not-allowed",
-                words=f"the image is on {self._node} for its owner's use only: write `private: true`, "
-                "or ask its owner to make it public",
+            return self._open_to_all(
+                order, made if is_shown else None, is_there=isinstance(image, ShownImage)
             )
         if image.readers is None:
             raise NodeTrouble(f"node {self._node} does not say who may read an image", is_away=False)
@@ -434,9 +434,6 @@ class _OrdersOfACall:
         missing = tuple(sorted(set(order.readers.uids) - known))
         if not missing:
             return OrderResult(order=order)
-        made = self._catalogue.made(order.uri, order.digest)
-        # Nor has who may name one object of a bucket shown a right to another by its digest.
-        is_shown = not order.uri.startswith("s3://") or image.uri == order.uri
         if made is not None and is_shown:
             # Each of these users has shown a right to it on the head, when it was looked up.
             allowed = AddRequest(
@@ -454,6 +451,30 @@ class _OrdersOfACall:
                 uri=order.uri, digest=order.digest, size_bytes=order.size_bytes, uid=uid, private=True
             )
             self._asking.send("add", wanted)
+        return OrderResult(order=order)
+
+    def _open_to_all(self, order: Fetch | Pin, made: str | None, *, is_there: bool) -> OrderResult:
+        """A private image that was begun for others, and is everybody's where it came from: else whoever
+        reserved it first could keep it from all others. The daemon asks there itself, without any rights;
+        what the head has `made` it has looked up in nobody's name."""
+        wanted = AddRequest(
+            uri=self._catalogue.source_of(order.uri),
+            digest=order.digest,
+            size_bytes=order.size_bytes,
+            sources=None if made is None else (made,),
+            private=None if made is None else False,
+            everybody=made is None,
+            dry_run=not is_there,
+        )
+        try:
+            self._asking.send("add", wanted)
+        except (BadRequest, NotAllowed) as error:
+            return OrderResult(
+                order=order,
+                code="not-allowed",
+                words=f"the image is on {self._node} for its owner's use only: write `private: true`, "
+                f"or ask its owner to make it public ({error})",
+            )
         return OrderResult(order=order)
 
     def _stop(self, order: Stop) -> None:

@@ -93,6 +93,8 @@ class ScriptedCarrier:
     # Sources that deliver so many bytes and then stand still until their gate is opened.
     gates: dict[str, tuple[int, threading.Event]] = field(default_factory=dict)
     broken: dict[str, int] = field(default_factory=dict)
+    # Sources that only answer who has a right of their own, which the site has.
+    trusting: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
     started_at: list[tuple[str, int]] = field(default_factory=list)
 
@@ -105,6 +107,8 @@ class ScriptedCarrier:
         self.asked.append(origin.uri)
         if origin.uri not in self.contents:
             raise SourceFailed(f"{origin.uri} does not exist")
+        if origin.uri in self.trusting and not origin.is_trusted:
+            raise SourceFailed(f"{origin.uri} wants a password")
         return Resolved(len(self.contents[origin.uri]), origin.uri)
 
     def carry(self, sink: Sink, origins: Sequence[Origin], terms: TransferTerms) -> tuple[str, ...]:

@@ -5,22 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cachemgr.base.clock import SystemClock
 from cachemgr.daemon.parts import PreferringMaker
 from outrider.service.images.catalogue import Catalogue, CatalogueImage
 from outrider.service.nodes.daemons import SocketNodes
 from outrider.service.ports import (
     COPYING,
     Copy,
-    Fetch,
     NodeReport,
     NodeTrouble,
-    Order,
     Pin,
     Readers,
     Relay,
@@ -28,52 +24,8 @@ from outrider.service.ports import (
     TellNode,
     Unpin,
 )
-from tests.daemons.node.daemons import MIB, Inside, ScriptedCarrier, eventually, sha256
-
-CLOCK = SystemClock()
-A, B = "http://images/a", "http://images/b"
-CONTENT = b"0123456789abcdef" * (3 * MIB // 16)
-DIGEST = f"sha256:{sha256(CONTENT)}"
-OWNER = "render-17"
-
-
-def fetch(**changes: Any) -> Fetch:
-    wanted = Fetch(
-        digest=DIGEST,
-        uri=A,
-        size_bytes=len(CONTENT),
-        sources=(A,),
-        owner=OWNER,
-        until_s=CLOCK.now_s() + 3600,
-    )
-    return replace(wanted, **changes)
-
-
-Tell = Callable[..., NodeReport]
-
-
-@pytest.fixture
-def node(inside: Callable[..., Inside], carrier: ScriptedCarrier) -> Inside:
-    carrier.contents = {A: CONTENT}
-    return inside()
-
-
-@pytest.fixture
-def tell(node: Inside) -> Tell:
-    nodes = SocketNodes({"n1": node.socket}, clock=CLOCK)
-
-    def ask(*orders: Order, wants_images: bool = True) -> NodeReport:
-        return nodes.tell(TellNode(node="n1", orders=orders, wants_images=wants_images))
-
-    return ask
-
-
-def arrived(tell: Tell, node: Inside) -> None:
-    eventually("the image is there", lambda: tell().images, node.log)
-
-
-def codes(report: NodeReport) -> list[str]:
-    return [result.code for result in report.results]
+from tests.daemons.node.daemons import MIB, Inside, ScriptedCarrier, eventually
+from tests.unit.service.nodes.telling import CLOCK, CONTENT, DIGEST, OWNER, A, B, Tell, arrived, codes, fetch
 
 
 def pins(node: Inside) -> list[dict[str, Any]]:
@@ -296,83 +248,6 @@ def test_what_arrived_before_the_daemon_was_restarted_is_not_under_way(
         (DIGEST, MIB, True)
     ]
     assert "no transfer is under way" in report.arriving[0].words
-
-
-def test_private_image_is_for_its_readers_alone(node: Inside, tell: Tell) -> None:
-    report = tell(fetch(readers=Readers(uids=(61001,), gids=(61900,))))
-    arrived(tell, node)
-    shown = node.ask("show", name=DIGEST)
-
-    assert codes(report) == [""]
-    assert shown["is_public"] is False
-    assert shown["readers"] == {"uids": [61001], "gids": [61900]}
-
-
-def test_report_tells_whose_a_private_image_is(node: Inside, tell: Tell, carrier: ScriptedCarrier) -> None:
-    carrier.contents[B] = b"another one" * 99
-    tell(fetch(readers=Readers(uids=(61001,), gids=(61900,))))
-    arrived(tell, node)
-    node.ask("add", uri=B, uid=61002, private=True, wait=True)
-    report = tell()
-
-    assert report.images is not None
-    told = {image.uri: (image.is_public, image.owner_uid, image.readers) for image in report.images}
-    assert told[A] == (False, None, Readers(uids=(61001,), gids=(61900,)))
-    assert told[B] == (False, 61002, Readers())
-
-
-def test_public_wish_does_not_open_a_private_image_that_is_there(node: Inside, tell: Tell) -> None:
-    tell(fetch(readers=Readers(uids=(61001,))))
-    arrived(tell, node)
-    report = tell(fetch(uri=B, sources=(B,), owner="other-1"))
-
-    assert codes(report) == ["not-allowed"]
-    assert "private: true" in report.results[0].words
-    assert node.ask("show", name=DIGEST)["is_public"] is False
-
-
-def test_second_reader_of_a_private_image_has_to_come_by_its_own_address(node: Inside, tell: Tell) -> None:
-    tell(fetch(readers=Readers(uids=(61001,))))
-    arrived(tell, node)
-    node.settle()
-    by_another = tell(fetch(uri=B, sources=(B,), readers=Readers(uids=(61002,))))
-    by_the_same = tell(fetch(readers=Readers(uids=(61001, 61002))))
-
-    assert (codes(by_another), codes(by_the_same)) == (["not-allowed"], [""])
-    assert node.ask("show", name=DIGEST)["readers"]["uids"] == [61001, 61002]
-
-
-def test_second_reader_of_a_private_image_that_arrives_will_have_it(
-    node: Inside, tell: Tell, carrier: ScriptedCarrier
-) -> None:
-    gate = carrier.hold(A, MIB)
-    tell(fetch(readers=Readers(uids=(61001,))))
-    by_another = tell(fetch(uri=B, sources=(B,), readers=Readers(uids=(61002,)), owner="b-1"))
-    public = tell(fetch(owner="c-1"))
-    by_the_same = tell(fetch(readers=Readers(uids=(61001, 61003)), owner="d-1"))
-    (before,) = node.ask("transfers")["transfers"]
-    gate.set()
-    node.settle()
-
-    assert [codes(each) for each in (by_another, public, by_the_same)] == [
-        ["not-allowed"],
-        ["not-allowed"],
-        [""],
-    ]
-    assert before["wanted_by"] == [os.geteuid(), 61003]
-    assert node.ask("show", name=DIGEST)["readers"]["uids"] == [61001, 61003]
-
-
-def test_stop_of_a_private_image_for_us_alone_stops_it_though_it_was_told_twice(
-    node: Inside, tell: Tell, carrier: ScriptedCarrier
-) -> None:
-    carrier.hold(A, MIB)
-    for _ in range(3):
-        tell(fetch(readers=Readers(uids=(61001,))))
-    tell(Stop(digest=DIGEST))
-    node.settle()
-
-    assert [each["state"] for each in node.ask("transfers")["transfers"]] == ["cancelled"]
 
 
 def test_nodes_are_sources_by_their_addresses_and_never_of_themselves(

@@ -11,7 +11,7 @@ from outrider.service.images.catalogue import Catalogue
 from outrider.service.nodes.daemons import SocketNodes
 from outrider.service.ports import NodeReport, Order, Readers, TellNode
 from tests.daemons.node.daemons import Inside, ScriptedCarrier
-from tests.unit.service.nodes.test_orders_to_a_node import CLOCK, CONTENT, DIGEST, codes, fetch
+from tests.unit.service.nodes.telling import CLOCK, CONTENT, DIGEST, codes, fetch
 
 ONE, OTHER = "s3://images/one", "s3://images/other"
 SIGNED = "https://store.example.org/images/one?X-Amz-Signature=0123abcd"
@@ -75,3 +75,15 @@ def test_digest_of_an_object_gives_nobody_what_came_from_another(node: Inside, t
 
     assert codes(tell(wanted(OTHER, BOB))) == ["not-allowed"]
     assert node.ask("show", name=DIGEST)["readers"]["uids"] == [ADA]
+
+
+def test_object_for_everybody_is_so_wherever_it_lies_for_one_and_no_other_object(
+    node: Inside, tell: Tell
+) -> None:
+    tell(wanted(ONE, ADA))
+    other = tell(fetch(uri=OTHER, sources=(OTHER,), owner="other-1"))
+    was_public = node.ask("show", name=DIGEST)["is_public"]
+    same = tell(fetch(uri=ONE, sources=(ONE,), owner="other-1"))
+
+    assert (codes(other), was_public, codes(same)) == (["not-allowed"], False, [""])
+    assert node.ask("show", name=DIGEST)["is_public"] is True
