@@ -98,9 +98,8 @@ class PlanExecution:
             return
         names = site.book.timeline.nodes
         for node in site.book.brought_later(live.name):
-            if self._node_orders.has_copy(names[node].name, live.name):
-                # It is moved, and its copy there leaves its room to others meanwhile.
-                self._node_orders.drop(names[node].name, live.name, site.now_s)
+            # It is moved or changed: what it has there, or was to have, leaves its room to others meanwhile.
+            self._node_orders.drop(names[node].name, live.name, site.now_s)
         for node, life in entry.lives:
             has_begun = life.transfer is None or life.transfer in site.moving
             # Of most reservations nothing is there or under way yet.
