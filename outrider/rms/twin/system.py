@@ -199,7 +199,7 @@ class Twin:
     def resume(self, job: str) -> None:
         with self._call("resume"):
             found = self._found(job)
-            if found.state is JobState.HELD and found.saved_nodes:
+            if found.state is JobState.HELD and (found.saved_nodes or found.used_s):
                 return
             if found.state is JobState.HELD:
                 raise Refused(f"job {job} is held: release it")

@@ -243,9 +243,8 @@ class TwinCluster:
         """Lets a suspended job wait for nodes; one that is still being saved does so afterwards."""
         job.wants_to_go_on = job.state is not JobState.SUSPENDED
         if job.state is JobState.SUSPENDED:
-            # One whose machine is somewhere is released to that node by whoever leads it there.
-            is_held = bool(job.saved_nodes and job.holders)
-            self._move(job, JobState.HELD if is_held else JobState.PENDING, "resumed")
+            # One that was saved is released by whoever leads it to where its machine and its image are.
+            self._move(job, JobState.HELD if job.holders else JobState.PENDING, "resumed")
 
     def add_job(self, submission: Submission) -> TwinJob:
         self._last_number += 1
