@@ -14,10 +14,12 @@ from outrider.core.model import Resources
 from outrider.rms.base import JobState, Refused, RmsJob, Submission
 from outrider.rms.twin import NotReady, Twin
 from outrider.rms.twin.jobs import Holder
+from outrider.service.ports import Readers
 from tests.simulation.dst.clockwork import Clockwork, Trace, Violation
 from tests.simulation.dst.knobs import Knobs
 from tests.simulation.dst.people import USERS
 from tests.simulation.dst.pools import Network
+from tests.simulation.dst.privacy import Privacy, may_use
 from tests.simulation.dst.wire import image_of
 
 EXCUSED_S = 400
@@ -45,6 +47,8 @@ class Own:
     requeued_ms: int | None = None
     is_cancelled: bool = False
     is_preemptible: bool = False
+    readers: Readers | None = None
+    """For whom its images are to be, if they are called private."""
     further: str = ""
     """The digest of an image that it needs beside its own; empty if it needs none."""
 
@@ -68,6 +72,7 @@ class Jobs:
         self._long = Random(seed * 104_729 + 3)
         self._further = Random(seed * 1_299_709 + 7)
         self.yielded = 0
+        self.privacy = Privacy(0, knobs, is_wanted=False)
         self.patience_s = PATIENCE_S
         for call in ("signal", "requeue", "save"):
             self._guard(call)
@@ -110,7 +115,8 @@ class Jobs:
             nodes_wanted=random.choice((1, 1, min(2, knobs.nodes))),
             resources=Resources.of(cpus=random.randint(1, knobs.cpus)),
             limit_s=work_s + 20,
-            metadata=f"image: http://site/image{number}\npreemptible: requeue\n{lines}",
+            metadata=f"image: http://site/image{number}\npreemptible: requeue\n{lines}"
+            f"{self.privacy.line(number)}",
         )
         with suppress(Refused):
             self.submit_preemptible(submission, number)
@@ -120,6 +126,7 @@ class Jobs:
         key = self._twin.outside.submit(submission)
         digest = image_of(self._knobs, number).digest
         self.own[key] = Own(key=key, digest=digest, is_filtered=True, is_preemptible=True)
+        self.own[key].readers = _readers(submission)
         self._trace.note(f"preemptible job {key} is submitted with image {number}")
         self._twin.world.hold(self._twin.world.jobs[key], Holder.OURS, "waits to be planned")
         return key
@@ -185,12 +192,14 @@ class Jobs:
             nodes_wanted=random.choice((1, 1, 1, min(2, knobs.nodes), knobs.nodes)),
             resources=Resources.of(cpus=random.randint(1, knobs.cpus)),
             limit_s=work_s + 20,
-            metadata=f"image: http://site/image{number}\n{further}",
+            metadata=f"image: http://site/image{number}\n{further}"
+            f"{self.privacy.line(number, *(() if other is None else (other,)))}",
         )
         with suppress(Refused):
             key = self._twin.outside.submit(submission)
             own = Own(key=key, digest=image_of(knobs, number).digest, is_filtered=random.random() < 0.8)
             own.further = "" if other is None else image_of(knobs, other).digest
+            own.readers = _readers(submission)
             self.own[key] = own
             self._trace.note(f"job {key} is submitted with image {number}")
             if own.is_filtered:
@@ -214,7 +223,8 @@ class Jobs:
         own.starts += 1
         pool = self._network.pools[node]
         self._network.move()
-        if own.digest in pool.images and (not own.further or own.further in pool.images):
+        images = [pool.images.get(digest) for digest in (own.digest, own.further) if digest]
+        if all(may_use(image, own.readers) for image in images):
             return None
         is_excused = pool.tampered_ms >= 0 and self._clock.now_ms - pool.tampered_ms < EXCUSED_S * 1000
         if own.is_filtered and not is_excused and not self._has_just_been_requeued(own):
@@ -259,3 +269,8 @@ class Jobs:
                 self._trace.note(f"job {key} is cancelled")
                 self.own[key].is_cancelled = True
                 self._twin.outside.cancel(key)
+
+
+def _readers(submission: Submission) -> Readers | None:
+    is_private = "private: true\n" in (submission.metadata or "")
+    return Readers(uids=(submission.uid,)) if is_private else None

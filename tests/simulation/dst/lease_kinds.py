@@ -5,6 +5,7 @@ options, and such as may yield to others.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC
 from random import Random
 
@@ -98,7 +99,7 @@ class LeaseKinds:
         images = tuple(
             None if each.image is None else self._found(each.image.uri) for each in deployment.options
         )
-        return Reserve(workspace=request.workspace, image=request.image, option_images=images)
+        return self._people.privacy.asked(replace(request, option_images=images))
 
     def _with_roles(self, ahead_s: int) -> Reserve:
         """A head and one or two workers, which have an image of their own or the head's."""
@@ -115,7 +116,7 @@ class LeaseKinds:
         )
         request = self._read(text, number)
         images = (self._people.image(other) if own else None, None)
-        return Reserve(workspace=request.workspace, image=request.image, role_images=images)
+        return self._people.privacy.asked(replace(request, role_images=images))
 
     def _read(self, text: str, number: int) -> Reserve:
         circumstances = Circumstances(now_s=self._office.now_s(), zone=UTC)

@@ -92,7 +92,7 @@ class MachineJobs:
                 cpus=random.randint(1, knobs.cpus), memory_mib=random.choice((100, 500, 2_000))
             ),
             limit_s=work_s + 20,
-            metadata=f"image: http://site/image{number}\n{LINES}",
+            metadata=f"image: http://site/image{number}\n{LINES}{self._jobs.privacy.line(number)}",
         )
         self._jobs.patience_s += work_s
         with suppress(Refused):

@@ -34,6 +34,7 @@ from outrider.service.requests import (
 from tests.simulation.dst.clockwork import Clockwork, Trace, Violation
 from tests.simulation.dst.knobs import Knobs
 from tests.simulation.dst.office import Office
+from tests.simulation.dst.privacy import Privacy
 from tests.simulation.dst.wire import image_of
 
 PATIENCE_MS = 8_000
@@ -95,6 +96,7 @@ class People:
         self.is_calm = False
         self.counts: dict[str, int] = {}
         office.replied = self._replied
+        self.privacy = Privacy(0, knobs, is_wanted=False)
 
     def image(self, number: int) -> FoundImage:
         return image_of(self._knobs, number)
@@ -130,7 +132,7 @@ class People:
         start_s = self._office.now_s() + ahead_s + random.choice((0, 10, 40, 90, 180, 400))
         duration_s = random.choice((30, 60, 120, 300))
         may_float = random.random() < 0.15
-        return self.wanted(
+        wanted = self.wanted(
             random.randrange(len(knobs.images)),
             nodes=random.randint(1, knobs.nodes),
             cpus=knobs.cpus if whole else random.randint(1, knobs.cpus),
@@ -138,6 +140,7 @@ class People:
             duration_s=duration_s,
             finish_by_s=start_s + duration_s + random.choice((100, 400)) if may_float else None,
         )
+        return self.privacy.asked(wanted)
 
     def act(self) -> None:
         """Somebody does something."""

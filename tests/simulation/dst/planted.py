@@ -281,6 +281,15 @@ def cancels_what_may_not_yield(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("outrider.service.desk.state.wishes.document_of", yielding)
 
 
+def opens_private_images(patch: pytest.MonkeyPatch) -> None:
+    """Nodes are not told that an image is for its user alone."""
+
+    def opened(request: Reserve, caller: Caller) -> Document:
+        return replace(document_of(request, caller), readers=None)
+
+    patch.setattr("outrider.service.desk.state.wishes.document_of", opened)
+
+
 PLANTS: tuple[Plant, ...] = (
     takes_all_for_preemptible,
     answers_before_writing,
@@ -314,5 +323,9 @@ LATE_PLANTS: tuple[Plant, ...] = (
     requeues_by_and_by,
 )
 
-KIND_PLANTS: tuple[Plant, ...] = (starts_late_after_events, cancels_what_may_not_yield)
-"""Found in worlds with leases of all kinds."""
+KIND_PLANTS: tuple[Plant, ...] = (
+    starts_late_after_events,
+    cancels_what_may_not_yield,
+    opens_private_images,
+)
+"""Found in worlds with leases of all kinds and private images."""

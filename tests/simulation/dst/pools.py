@@ -17,13 +17,14 @@ from outrider.service.ports import (
     Order,
     OrderResult,
     Pin,
+    Readers,
     Relay,
     Source,
     Stop,
     TellNode,
     Unpin,
 )
-from tests.simulation.dst.clockwork import Clockwork, Trace
+from tests.simulation.dst.clockwork import Clockwork, Trace, Violation
 
 STEP_MS = 1000
 """Between two looks at the bytes that move."""
@@ -46,6 +47,8 @@ class Flow:
     source: Source | None = None
     has_failed: bool = False
     words: str = ""
+    readers: set[int] | None = None
+    """For whom it is; None is everybody."""
 
 
 @dataclass(slots=True)
@@ -140,6 +143,8 @@ class Network:
         self.wrong_digests = wrong_digests
         self.poisoned = ""
         """A node that passes on other bytes than it has, forever."""
+        self.closed: frozenset[str] = frozenset()
+        """What nobody gets without a right to it."""
         self.slow: dict[str, int] = {}
         """What some nodes can receive at most, in bytes a second."""
         self.is_origin_up = True
@@ -258,10 +263,18 @@ class Network:
             flow.arrived_bytes = 0
             self._fail(pool, flow, "its digest is another")
             return
+        if flow.readers is None and flow.digest in self.closed:
+            raise Violation(f"{pool.name} has {flow.digest[7:11]} for everybody, which not everybody gets")
         del pool.flows[flow.digest]
         now_s = self._clock.now_s()
         pool.images[flow.digest] = NodeImage(
-            digest=flow.digest, size_bytes=flow.size_bytes, uri=flow.uri, added_s=now_s, last_use_s=now_s
+            digest=flow.digest,
+            size_bytes=flow.size_bytes,
+            uri=flow.uri,
+            added_s=now_s,
+            last_use_s=now_s,
+            is_public=flow.readers is None,
+            readers=None if flow.readers is None else Readers(uids=tuple(sorted(flow.readers))),
         )
         pins = pool.pins.setdefault(flow.digest, {})
         for owner, until_s in flow.owners.items():
@@ -307,6 +320,7 @@ class Network:
         elif isinstance(order, Pin):
             if order.digest in pool.images:
                 _renew(pool.pins.setdefault(order.digest, {}), order.owner, order.until_s)
+                code = self._let_in(pool, order)
             else:
                 code = "missing"
         elif isinstance(order, Copy) and order.digest in pool.images:
@@ -329,7 +343,7 @@ class Network:
     def _fetch(self, pool: Pool, order: Fetch, now_s: int) -> str:
         if order.digest in pool.images:
             _renew(pool.pins.setdefault(order.digest, {}), order.owner, order.until_s)
-            return ""
+            return self._let_in(pool, order)
         flow = pool.flows.get(order.digest)
         if flow is None:
             if not self._make_room(pool, order.size_bytes, now_s):
@@ -341,6 +355,7 @@ class Network:
                 sources=order.sources,
                 owners={},
                 rate_bytes_per_s=order.rate_bytes_per_s,
+                readers=None if order.readers is None else set(),
             )
         _renew(flow.owners, order.owner, order.until_s)
         # Who joins brings its sources along; what runs goes on with what it has.
@@ -348,6 +363,25 @@ class Network:
         flow.sources = (*known, *(each for each in order.sources if each not in known))
         flow.rate_bytes_per_s = order.rate_bytes_per_s
         flow.has_failed = False
+        if flow.readers is not None and order.readers is not None:
+            flow.readers.update(order.readers.uids)
+        is_shut_out = flow.readers is not None and order.readers is None and order.digest in self.closed
+        return "not-allowed" if is_shut_out else ""
+
+    def _let_in(self, pool: Pool, order: Fetch | Pin) -> str:
+        """An image that is there for others alone is for everybody, too, if everybody gets it where it comes
+        from; and for whoever has shown a right to it."""
+        image = pool.images[order.digest]
+        if image.is_public:
+            return ""
+        if order.readers is None:
+            if order.digest in self.closed:
+                return "not-allowed"
+            pool.images[order.digest] = replace(image, is_public=True, readers=None)
+            return ""
+        known = () if image.readers is None else image.readers.uids
+        uids = tuple(sorted({*known, *order.readers.uids}))
+        pool.images[order.digest] = replace(image, readers=Readers(uids=uids))
         return ""
 
     def _make_room(self, pool: Pool, size_bytes: int, now_s: int) -> bool:

@@ -26,6 +26,7 @@ from tests.simulation.dst.mishaps import Mishaps
 from tests.simulation.dst.office import MakeDesk, Office, make_desk
 from tests.simulation.dst.people import MARGIN_S, USERS, People
 from tests.simulation.dst.pools import Network
+from tests.simulation.dst.privacy import Privacy
 from tests.simulation.dst.rush import Rush
 from tests.simulation.dst.wire import Wire
 
@@ -92,6 +93,9 @@ class Simulation:
         policies = policies_of(knobs, yields=has_kinds)
         self.office = Office(clock, trace, random, knobs, policies, path, self.wire, make)
         self.people = People(clock, trace, random, knobs, self.office)
+        privacy = Privacy(seed, knobs, is_wanted=has_kinds)
+        self.jobs.privacy = self.people.privacy = privacy
+        self.network.closed = privacy.closed
         self.mishaps = Mishaps(clock, trace, random, knobs, self.network, self.twin, self.office)
         self.safety = Safety(
             clock, trace, knobs, path, self.network, self.office, self.people, self.mishaps, self.twin

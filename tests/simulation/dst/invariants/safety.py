@@ -20,6 +20,7 @@ from tests.simulation.dst.mishaps import Mishaps, look_in
 from tests.simulation.dst.office import Office
 from tests.simulation.dst.people import MARGIN_S, People
 from tests.simulation.dst.pools import Network
+from tests.simulation.dst.privacy import may_use
 
 MOST_ALARMS = 12
 READ = "SELECT name, version, number FROM reservations"
@@ -279,11 +280,13 @@ class Safety:
             raise Violation(f"{record.name} begins, and the batch system has {there}")
 
     def is_there(self, record: ReservationRecord) -> bool:
-        """Whether the image is on all nodes of a reservation, pinned for it."""
-        digest, now_s = read_document(record.document).digest, self._clock.now_s()
+        """Whether the image is on all nodes of a reservation, pinned for it, and its users may use it."""
+        document, now_s = read_document(record.document), self._clock.now_s()
+        pools = [self._network.pools[node] for node in record.reservation.nodes]
         return all(
-            self._network.pools[node].is_pinned_for(digest, record.name, now_s)
-            for node in record.reservation.nodes
+            pool.is_pinned_for(document.digest, record.name, now_s)
+            and may_use(pool.images[document.digest], document.readers)
+            for pool in pools
         )
 
     def _check_ready(self) -> None:
