@@ -52,7 +52,8 @@ class Lists:
 
 
 def report_of(node: str, lists: Lists, results: tuple[OrderResult, ...], at_s: int) -> NodeReport:
-    images = tuple(_image(each, lists) for each in lists.pool.images)
+    # A file without any bytes, which anybody may add, is no image that could be promised or shown.
+    images = tuple(_image(each, lists) for each in lists.pool.images if each.size_bytes > 0)
     arriving = tuple(sorted(_arriving(lists, {each.digest for each in images}), key=lambda each: each.digest))
     return NodeReport(
         node=node,

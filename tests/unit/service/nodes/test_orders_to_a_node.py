@@ -50,6 +50,17 @@ def test_images_are_reported_only_if_asked_for(node: Inside, tell: Tell) -> None
     ]
 
 
+def test_file_without_bytes_that_a_user_has_added_is_no_image(
+    node: Inside, tell: Tell, carrier: ScriptedCarrier
+) -> None:
+    carrier.contents[B] = b""
+    node.ask("add", uri=B, uid=61002, private=True, wait=True)
+    tell(fetch())
+    arrived(tell, node)
+
+    assert [each.digest for each in tell().images or ()] == [DIGEST]
+
+
 def test_fetched_image_arrives_is_counted_and_pinned_so_that_it_stays(node: Inside, tell: Tell) -> None:
     order = fetch()
     report = tell(order)
