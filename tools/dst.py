@@ -22,10 +22,17 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--harsh", action="store_true", help="only worlds in which much goes wrong")
     parser.add_argument("--links", action="store_true", help="only worlds with several links")
     parser.add_argument("--kinds", action="store_true", help="only worlds with leases of all kinds")
+    parser.add_argument("--layers", action="store_true", help="only worlds with images in layers")
     parser.add_argument("--log", action="store_true", help="print the whole log of --seed")
     parser.add_argument("--brief", action="store_true", help="print one line for each kind of failure")
     options = parser.parse_args(argv)
-    run_one = partial(simulate, is_harsh=options.harsh, has_links=options.links, has_kinds=options.kinds)
+    run_one = partial(
+        simulate,
+        is_harsh=options.harsh,
+        has_links=options.links,
+        has_kinds=options.kinds,
+        has_layers=options.layers,
+    )
     if options.seed is not None:
         run = run_one(options.seed, keeps_all=options.log)
         if options.log:

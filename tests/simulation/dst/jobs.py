@@ -213,6 +213,8 @@ class Jobs:
         knobs, random = self._knobs, self._further
         chosen, is_wanted = random.randrange(len(knobs.images)), random.random() < 0.3
         both_bytes = sum(image_of(knobs, each).size_bytes for each in (number, chosen))
+        # A machine's disks are no images in layers.
+        is_wanted = is_wanted and not knobs.layer_bytes
         return chosen if is_wanted and both_bytes <= knobs.pool_bytes else None
 
     def prolog(self, job: RmsJob, node: str) -> NotReady | None:
@@ -223,7 +225,11 @@ class Jobs:
         own.starts += 1
         pool = self._network.pools[node]
         self._network.move()
-        images = [pool.images.get(digest) for digest in (own.digest, own.further) if digest]
+        images = [
+            pool.images.get(digest) if pool.has(digest) else None
+            for digest in (own.digest, own.further)
+            if digest
+        ]
         if all(may_use(image, own.readers) for image in images):
             return None
         is_excused = pool.tampered_ms >= 0 and self._clock.now_ms - pool.tampered_ms < EXCUSED_S * 1000

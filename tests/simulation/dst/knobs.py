@@ -53,6 +53,8 @@ class Knobs:
     has_program: bool = False
     """Whether the site has a policy program of its own, which takes its time and may never answer."""
     dies_in_calm: bool = False
+    layer_bytes: int = 0
+    """So much of each image is a layer that all have; 0, if images are files."""
     poisoned: str = ""
     """A node that passes on wrong bytes, even when nothing else goes wrong any more."""
 
@@ -85,6 +87,11 @@ def in_turn(knobs: Knobs, seed: int, *, starts_jobs: bool | None = None) -> Knob
     )
     is_wanted = random.random() < 1 / 3 if starts_jobs is None else starts_jobs
     return replace(knobs, settings=replace(knobs.settings, schedule=schedule)) if is_wanted else knobs
+
+
+def in_layers(knobs: Knobs) -> Knobs:
+    """The same world, whose images consist of a layer that all have, and one of their own."""
+    return replace(knobs, layer_bytes=min(knobs.images) * 3 // 4)
 
 
 def over_links(knobs: Knobs) -> Knobs:

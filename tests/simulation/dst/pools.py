@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from outrider.core.model import ImagePart
 from outrider.service.ports import (
     COPYING,
     Arriving,
@@ -26,6 +27,8 @@ from outrider.service.ports import (
 )
 from tests.simulation.dst.clockwork import Clockwork, Trace, Violation
 
+PART = " layers "
+"""In the names under which layers of images are held."""
 STEP_MS = 1000
 """Between two looks at the bytes that move."""
 COPY_S = 7
@@ -49,6 +52,8 @@ class Flow:
     words: str = ""
     readers: set[int] | None = None
     """For whom it is; None is everybody."""
+    layers: tuple[ImagePart, ...] = ()
+    """Of an image in layers, what it brings; the rest is there, or comes for another image."""
 
 
 @dataclass(slots=True)
@@ -67,6 +72,8 @@ class Pool:
     brought_bytes: dict[str, int] = field(default_factory=dict)
     others: set[str] = field(default_factory=set)
     """Who pins and is not the service."""
+    parts: dict[str, tuple[ImagePart, ...]] = field(default_factory=dict)
+    """Of images in layers, by digest, the layers: each is in the pool once, as an image of its own."""
     copies: dict[tuple[str, str], int] = field(default_factory=dict)
     """Of which images, and for whom, there is a full copy, and when it was made."""
     promised: tuple[int, int] = (0, 0)
@@ -80,8 +87,36 @@ class Pool:
     def pinned(self, digest: str, now_s: int) -> bool:
         return any(until_s > now_s for until_s in self.pins.get(digest, {}).values())
 
+    def has(self, digest: str) -> bool:
+        """Whether an image is there, whole."""
+        return digest in self.images and all(part.key in self.images for part in self.parts.get(digest, ()))
+
     def is_pinned_for(self, digest: str, owner: str, now_s: int) -> bool:
-        return digest in self.images and self.pins.get(digest, {}).get(owner, 0) > now_s
+        return self.has(digest) and self.pins.get(digest, {}).get(owner, 0) > now_s
+
+    def pin(self, digest: str, owner: str, until_s: int) -> None:
+        _renew(self.pins.setdefault(digest, {}), owner, until_s)
+        self.pin_layers(digest, owner, until_s)
+
+    def pin_layers(self, digest: str, owner: str, until_s: int) -> None:
+        """Hold what is there of an image's layers, under a name of its own."""
+        for part in self.parts.get(digest, ()):
+            if part.key in self.images:
+                _renew(self.pins.setdefault(part.key, {}), f"{owner}{PART}{digest}", until_s)
+
+    def unpin(self, digest: str, owner: str) -> None:
+        self.pins.get(digest, {}).pop(owner, None)
+        for part in self.parts.get(digest, ()):
+            self.pins.get(part.key, {}).pop(f"{owner}{PART}{digest}", None)
+
+    def missing(self, digest: str) -> tuple[ImagePart, ...]:
+        """Its layers that are not there, and that nothing else brings."""
+        coming = {part.key for flow in self.flows.values() if flow.digest != digest for part in flow.layers}
+        return tuple(
+            part
+            for part in self.parts.get(digest, ())
+            if part.key not in self.images and part.key not in coming
+        )
 
     def shown(self, now_s: int) -> tuple[NodeImage, ...]:
         """The images, and for whom they are pinned."""
@@ -89,10 +124,15 @@ class Pool:
             replace(
                 image,
                 owners=tuple(
-                    sorted(o for o, until_s in self.pins.get(digest, {}).items() if until_s > now_s)
+                    sorted(
+                        owner
+                        for owner, until_s in self.pins.get(digest, {}).items()
+                        if until_s > now_s and PART not in owner
+                    )
                 ),
             )
             for digest, image in self.images.items()
+            if self.has(digest)
         )
 
     def held(self, now_s: int) -> tuple[HeldBytes, ...]:
@@ -114,9 +154,8 @@ class Pool:
         return sum(each.size_bytes for each in held) + size_bytes + promised_bytes <= self.limit_bytes
 
     def used_bytes(self) -> int:
-        return sum(each.size_bytes for each in self.images.values()) + sum(
-            each.size_bytes for each in self.flows.values()
-        )
+        images = sum(each.size_bytes for each in self.images.values() if each.digest not in self.parts)
+        return images + sum(each.size_bytes for each in self.flows.values())
 
 
 class Network:
@@ -133,11 +172,12 @@ class Network:
         origin_rate: int,
         node_rate: int,
         wrong_digests: float,
+        parts: dict[str, tuple[ImagePart, ...]] | None = None,
     ) -> None:
         self._clock = clock
         self._trace = trace
         self._random = random
-        self.pools = {name: Pool(name=name, limit_bytes=limit_bytes) for name in names}
+        self.pools = {name: Pool(name=name, limit_bytes=limit_bytes, parts=parts or {}) for name in names}
         self.origin_rate = origin_rate
         self.node_rate = node_rate
         self.wrong_digests = wrong_digests
@@ -231,7 +271,9 @@ class Network:
             if isinstance(flow.source, Relay):
                 rate = self.node_rate
                 above = self.pools[flow.source.node].flows.get(flow.digest)
-                most = flow.size_bytes if above is None else above.arrived_bytes
+                # Of an image in layers each lacks others.
+                behind = 0 if above is None else above.size_bytes - above.arrived_bytes
+                most = max(0, flow.size_bytes - behind)
             rate = min(rate, self._most_rate(pool, flow))
             before = flow.arrived_bytes
             flow.arrived_bytes = max(before, min(before + rate * step_ms // 1000, most))
@@ -257,7 +299,17 @@ class Network:
         return self.origin_rate
 
     def _complete(self, pool: Pool, flow: Flow) -> None:
-        pool.brought_bytes[flow.digest] = pool.brought_bytes.get(flow.digest, 0) + flow.size_bytes
+        lacking = [part for part in pool.missing(flow.digest) if part not in flow.layers]
+        if lacking:
+            # It was to come for another image.
+            flow.layers = (*flow.layers, *lacking)
+            flow.size_bytes += sum(part.size_bytes for part in lacking)
+            return
+        here = {*pool.images, *(part.key for part in flow.layers)}
+        if any(part.key not in here for part in pool.parts.get(flow.digest, ())):
+            # It still comes for another one.
+            return
+        pool.brought_bytes[flow.digest] = pool.brought_bytes.get(flow.digest, 0) + max(1, flow.size_bytes)
         is_poisoned = isinstance(flow.source, Relay) and flow.source.node == self.poisoned
         if is_poisoned or (self.wrong_digests and self._random.random() < self.wrong_digests):
             flow.arrived_bytes = 0
@@ -267,18 +319,22 @@ class Network:
             raise Violation(f"{pool.name} has {flow.digest[7:11]} for everybody, which not everybody gets")
         del pool.flows[flow.digest]
         now_s = self._clock.now_s()
+        for part in flow.layers:
+            pool.images[part.key] = NodeImage(
+                digest=part.key, size_bytes=part.size_bytes, added_s=now_s, last_use_s=now_s
+            )
         pool.images[flow.digest] = NodeImage(
             digest=flow.digest,
-            size_bytes=flow.size_bytes,
+            # Of layers, the manifest: next to nothing, which is not counted.
+            size_bytes=1 if flow.digest in pool.parts else flow.size_bytes,
             uri=flow.uri,
             added_s=now_s,
             last_use_s=now_s,
             is_public=flow.readers is None,
             readers=None if flow.readers is None else Readers(uids=tuple(sorted(flow.readers))),
         )
-        pins = pool.pins.setdefault(flow.digest, {})
         for owner, until_s in flow.owners.items():
-            pins[owner] = max(until_s, pins.get(owner, 0))
+            pool.pin(flow.digest, owner, until_s)
         self._trace.note(f"node {pool.name} has {flow.digest[7:11]}")
 
     def _fail(self, pool: Pool, flow: Flow, words: str, *, keeps: bool = False) -> None:
@@ -303,7 +359,7 @@ class Network:
             pool = self.pools.get(name)
             if pool is None or not pool.is_up:
                 return False
-            if source.digest in pool.images:
+            if pool.has(source.digest):
                 return True
             flow = pool.flows.get(source.digest)
             if flow is None or flow.has_failed:
@@ -318,19 +374,22 @@ class Network:
         if isinstance(order, Fetch):
             code = self._fetch(pool, order, now_s)
         elif isinstance(order, Pin):
-            if order.digest in pool.images:
-                _renew(pool.pins.setdefault(order.digest, {}), order.owner, order.until_s)
+            if order.is_partial:
+                pool.pin_layers(order.digest, order.owner, order.until_s)
+                code = "missing"
+            elif pool.has(order.digest):
+                pool.pin(order.digest, order.owner, order.until_s)
                 code = self._let_in(pool, order)
             else:
                 code = "missing"
-        elif isinstance(order, Copy) and order.digest in pool.images:
+        elif isinstance(order, Copy) and pool.has(order.digest):
             made_s = pool.copies.setdefault((order.digest, order.owner), now_s + COPY_S)
             code = COPYING if made_s > now_s else ""
         elif isinstance(order, Copy):
             code = "missing"
         elif isinstance(order, Unpin):
             pool.copies.pop((order.digest, order.owner), None)
-            pool.pins.get(order.digest, {}).pop(order.owner, None)
+            pool.unpin(order.digest, order.owner)
             flow = pool.flows.get(order.digest)
             if flow is not None:
                 flow.owners.pop(order.owner, None)
@@ -341,17 +400,24 @@ class Network:
         return OrderResult(order=order, code=code, words=code and f"{code} on {pool.name}")
 
     def _fetch(self, pool: Pool, order: Fetch, now_s: int) -> str:
-        if order.digest in pool.images:
-            _renew(pool.pins.setdefault(order.digest, {}), order.owner, order.until_s)
+        if pool.has(order.digest):
+            pool.pin(order.digest, order.owner, order.until_s)
             return self._let_in(pool, order)
+        # What is there of it stays.
+        pool.pin_layers(order.digest, order.owner, order.until_s)
         flow = pool.flows.get(order.digest)
         if flow is None:
-            if not self._make_room(pool, order.size_bytes, now_s):
+            layers = pool.missing(order.digest)
+            is_layered = order.digest in pool.parts
+            size_bytes = sum(part.size_bytes for part in layers) if is_layered else order.size_bytes
+            if not self._make_room(pool, size_bytes, now_s):
+                pool.unpin(order.digest, order.owner)
                 return "no-room"
             flow = pool.flows[order.digest] = Flow(
                 digest=order.digest,
                 uri=order.uri,
-                size_bytes=order.size_bytes,
+                size_bytes=size_bytes,
+                layers=layers,
                 sources=order.sources,
                 owners={},
                 rate_bytes_per_s=order.rate_bytes_per_s,
@@ -401,6 +467,8 @@ class Network:
             del pool.images[each.digest]
             pool.pins.pop(each.digest, None)
             free += each.size_bytes
+        for digest in [digest for digest in pool.images if not pool.has(digest)]:
+            del pool.images[digest]
         return True
 
 

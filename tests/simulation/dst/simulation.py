@@ -19,7 +19,7 @@ from tests.simulation.dst.invariants.safety import Safety
 from tests.simulation.dst.invariants.settling import JobRelease
 from tests.simulation.dst.invariants.sharing import Sharing
 from tests.simulation.dst.jobs import Jobs
-from tests.simulation.dst.knobs import Knobs, draw, in_turn, over_links
+from tests.simulation.dst.knobs import Knobs, draw, in_layers, in_turn, over_links
 from tests.simulation.dst.lease_kinds import YIELDING, LeaseKinds
 from tests.simulation.dst.machines import NODE_MEMORY_MIB, SAVED_AFTER_S, MachineJobs, with_moves
 from tests.simulation.dst.mishaps import Mishaps
@@ -28,7 +28,7 @@ from tests.simulation.dst.people import MARGIN_S, USERS, People
 from tests.simulation.dst.pools import Network
 from tests.simulation.dst.privacy import Privacy
 from tests.simulation.dst.rush import Rush
-from tests.simulation.dst.wire import Wire
+from tests.simulation.dst.wire import Wire, parts_of
 
 SETTLE_S = 480
 """After the last end: for effects that are tried again and pins that are taken away."""
@@ -67,10 +67,12 @@ class Simulation:
         starts_jobs: bool | None = None,
         has_links: bool = False,
         has_kinds: bool = False,
+        has_layers: bool = False,
     ) -> None:
         self.random = random = Random(seed)
         drawn: Knobs = in_turn(draw(random, is_harsh=is_harsh), seed, starts_jobs=starts_jobs)
         linked = over_links(drawn) if has_links else drawn
+        linked = in_layers(linked) if has_layers else linked
         self.knobs = with_moves(linked, seed) if has_kinds else linked
         self.clock = clock = Clockwork()
         self.trace = trace = Trace(clock, keeps_all=keeps_all)
@@ -85,6 +87,7 @@ class Simulation:
             origin_rate=knobs.origin_rate,
             node_rate=knobs.node_rate,
             wrong_digests=knobs.wrong_digests,
+            parts=parts_of(knobs),
         )
         self.network.poisoned = knobs.poisoned
         self.twin = self._batch_system(names, seed, has_machines=has_kinds)
@@ -93,7 +96,7 @@ class Simulation:
         policies = policies_of(knobs, yields=has_kinds)
         self.office = Office(clock, trace, random, knobs, policies, path, self.wire, make)
         self.people = People(clock, trace, random, knobs, self.office)
-        privacy = Privacy(seed, knobs, is_wanted=has_kinds)
+        privacy = Privacy(seed, knobs, is_wanted=has_kinds and not has_layers)
         self.jobs.privacy = self.people.privacy = privacy
         self.network.closed = privacy.closed
         self.mishaps = Mishaps(clock, trace, random, knobs, self.network, self.twin, self.office)
@@ -140,7 +143,9 @@ class Simulation:
         self.rush.plan()
         if self.kinds is not None:
             self.kinds.plan()
-            self.machines.plan()
+            if not knobs.layer_bytes:
+                # A machine's disk is no image in layers.
+                self.machines.plan()
         for _ in range(knobs.requests):
             clock.after(self.random.randrange(knobs.troubled_s * 1000), self.people.act)
         clock.run(knobs.troubled_s * 1000)
@@ -204,10 +209,11 @@ def simulate(
     starts_jobs: bool | None = None,
     has_links: bool = False,
     has_kinds: bool = False,
+    has_layers: bool = False,
 ) -> Run:
     """Run a seed from beginning to end, and tidy up. `starts_jobs` says whether the service decides when jobs
     start; None, that it does in some worlds. `has_links`: images come over several links. `has_kinds`: leases
-    of all kinds are asked for."""
+    of all kinds are asked for. `has_layers`: images consist of layers, of which they share one."""
     folder = Path(tempfile.mkdtemp(prefix="dst-", dir=MEMORY if MEMORY.is_dir() else None))
     simulation = Simulation(
         seed,
@@ -218,6 +224,7 @@ def simulate(
         starts_jobs=starts_jobs,
         has_links=has_links,
         has_kinds=has_kinds,
+        has_layers=has_layers,
     )
     violation = ""
     try:

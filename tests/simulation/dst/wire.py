@@ -9,6 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import assert_never
 
+from outrider.core.model import ImagePart
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.rms.base import RmsError, look
 from outrider.rms.twin import Fault, Twin
@@ -42,6 +43,8 @@ TIMEOUT_MS = 20_000
 
 RARE_BYTES = 300_000_000
 """The size of images that are wanted once."""
+COMMON = "sha256:" + "c" * 64
+"""The layer that all images have, where they are in layers."""
 
 NAMES = frozenset({RESERVE, HOLD, RELEASE, BIND})
 """Effects that are called as what the batch system is asked to do first."""
@@ -218,4 +221,15 @@ class Wire:
 def image_of(knobs: Knobs, number: int) -> FoundImage:
     """The image of that number, at http://site/imageNUMBER; beyond those that everybody uses are others."""
     size_bytes = knobs.images[number] if number < len(knobs.images) else RARE_BYTES
-    return FoundImage(size_bytes=size_bytes, digest=f"sha256:{number:04x}" + "a" * 60, format="raw")
+    digest = f"sha256:{number:04x}" + "a" * 60
+    if not knobs.layer_bytes:
+        return FoundImage(size_bytes=size_bytes, digest=digest, format="raw")
+    own = ImagePart(key=f"sha256:{number:04x}" + "b" * 60, size_bytes=size_bytes - knobs.layer_bytes)
+    parts = ImagePart(key=COMMON, size_bytes=knobs.layer_bytes), own
+    return FoundImage(size_bytes=size_bytes, digest=digest, format="layers", parts=parts)
+
+
+def parts_of(knobs: Knobs) -> dict[str, tuple[ImagePart, ...]]:
+    """Of which layers images consist, by digest; nothing where they are files."""
+    images = (image_of(knobs, number) for number in range(len(knobs.images) + 100))
+    return {image.digest: image.parts for image in images if image.parts}

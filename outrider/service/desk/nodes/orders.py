@@ -99,7 +99,9 @@ class NodeOrders:
         status.unpins.pop((need.digest, need.owner), None)
         begins_anew = status.stops.pop(need.digest, False)
         status.has_new |= before is None
-        if begins_anew or (before is None and is_to_begin_anew(status, need)):
+        # Of an image in layers what was there was held before its transfer began.
+        is_new = before is None or before.transfer is None
+        if begins_anew or (is_new and is_to_begin_anew(status, need)):
             status.begin_anew(need.digest, now_s)
         self._plan(status, now_s)
 

@@ -220,6 +220,21 @@ def test_image_of_a_deadline_does_not_come_through_nodes_where_best_effort_is_he
     ]
 
 
+def test_image_in_layers_does_not_come_through_nodes_where_best_effort_is_held_back() -> None:
+    """What is there of it is held for its reservation before its transfer begins."""
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
+    node_orders.need("n1", need(owner="job-1", transfer=-1, upstream=("n0",)), NOW_S - 100)
+    partial = replace(need(), transfer=None, is_partial=True)
+    node_orders.need("n1", partial, NOW_S - 50)
+    tell(node_orders, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
+    node_orders.need("n1", need(deadline_s=NOW_S + 60), NOW_S + 1)
+    stop, *others = call_at(node_orders, NOW_S + 1).orders
+
+    assert stop == Stop(digest=DIGEST)
+    assert [each.sources for each in others if isinstance(each, Fetch)] == 2 * [("http://site/image",)]
+
+
 def test_deadline_joins_what_comes_by_the_same_way() -> None:
     _, call = both_on_n1(need(owner="job-1"), need(deadline_s=NOW_S + 60))
 
