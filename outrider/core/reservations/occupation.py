@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from outrider.core.model import NodeSlot, Resources
 from outrider.core.reservations.book import Book
 
+LONGEST_S = 10 * 365 * 86_400
+"""What lasts longer, as a job may whose user says so, is taken to last so long: the longest that anything can
+be reserved for. The cost of an entry is that of its hours."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Occupation:
@@ -54,14 +58,15 @@ def occupy(book: Book, occupation: Occupation, now_s: int) -> Occupied:
     seen: set[int] = set()
     for slot in occupation.slots:
         node, start_s = book.timeline.number_of.get(slot.node), max(slot.start_s, now_s)
-        if node is None or start_s >= slot.end_s:
+        end_s = min(slot.end_s, now_s + LONGEST_S)
+        if node is None or start_s >= end_s:
             continue
         if node in seen:
             # What is free now depends on what was entered for it before.
             _enter(book, batch)
             batch, seen = [], set()
         seen.add(node)
-        for piece, is_whole in _free(book, node, slot.resources, start_s, slot.end_s):
+        for piece, is_whole in _free(book, node, slot.resources, start_s, end_s):
             if not is_whole:
                 clashes.append((node, piece.start_s, piece.end_s))
             if piece.amount:

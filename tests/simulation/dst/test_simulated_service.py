@@ -79,6 +79,13 @@ def test_worlds_with_leases_of_all_kinds_keep_their_promises_too() -> None:
     assert sum(run.told for run in runs) > 3 * len(runs)
 
 
+def test_worlds_with_images_in_layers_keep_their_promises_too() -> None:
+    runs = [simulate(seed, has_layers=True) for seed in range(50, 50 + few(100))]
+
+    assert [f"{run.seed}: {run.violation}" for run in runs if run.violation] == []
+    assert sum(run.told for run in runs) > len(runs)
+
+
 def digests(hash_seed: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", PRINT_DIGESTS],

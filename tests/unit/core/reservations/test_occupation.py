@@ -10,7 +10,7 @@ from outrider.core.model import Node, NodeSlot, Resources
 from outrider.core.nodes import timeline as module
 from outrider.core.reservations.admission import Rejected, admit
 from outrider.core.reservations.book import Book
-from outrider.core.reservations.occupation import Occupation, Occupied, Piece, occupy, vacate
+from outrider.core.reservations.occupation import LONGEST_S, Occupation, Occupied, Piece, occupy, vacate
 from tests.amount import examples
 from tests.unit.core.books import accept, nodes, pass_time, random_book, random_workspace, wanted
 from tests.unit.core.naive_checks import check_invariants
@@ -154,3 +154,15 @@ def test_of_several_resources_each_is_taken_as_far_as_it_is_free() -> None:
     assert book.timeline.layout.unpack(book.timeline.rows[0].free_at(2)) == Resources.of(cpus=1, memory_mib=6)
     vacate(book, there[1], 3)
     assert book.timeline.rows[0].free_at(3) == book.timeline.rows[0].capacity
+
+
+def test_what_is_to_last_for_ages_costs_what_ten_years_do() -> None:
+    """Slurm lets a user ask for 8,000 years where a partition has no limit: each hour has its entry."""
+    book = Site(nodes=nodes(2)).book()
+    ages = occupy(book, Occupation(name="job", slots=(slot("n0", 2, 0, 10**12),)), 100)
+    free_again_s = book.timeline.rows[0].first_gap(book.timeline.layout.pack(Resources.of(cpus=1)), 100, 10)
+    vacate(book, ages, 200)
+
+    assert [(piece.start_s, piece.end_s) for piece in ages.pieces] == [(100, 100 + LONGEST_S)]
+    assert free_again_s == 100 + LONGEST_S
+    assert book.timeline.rows[0].is_untouched(200, 10**12)
