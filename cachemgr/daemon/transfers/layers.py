@@ -12,7 +12,15 @@ import dataclasses
 import hashlib
 from contextlib import suppress
 
-from cachemgr.base.errors import BadRequest, CacheError, NotInPool, SourceFailed, Unsuitable, WrongBytes
+from cachemgr.base.errors import (
+    BadRequest,
+    CacheError,
+    Cancelled,
+    NotInPool,
+    SourceFailed,
+    Unsuitable,
+    WrongBytes,
+)
 from cachemgr.fetch.bring import BringOrder, TransferTerms, bring
 from cachemgr.fetch.carrier import FetchCarrier, origin_of, pinned
 from cachemgr.fetch.control import Control
@@ -43,6 +51,8 @@ LAYERS = layered.LAYERS
 MADE = ("relay", "file")
 # For whom blobs are held that nobody has pinned, until all of them are here.
 ARRIVING = "arriving"
+# After so long whoever took a blob over has begun to write it.
+YIELD_S = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,7 +298,7 @@ def _work(node: NodeContext, found: Layered, *, is_temporary: bool) -> Work:
                 origins=lambda part=part: _origins(transfer, part),  # type: ignore[misc]
                 is_believed=True,
             )
-            bring(node.pool, order, node.carrier, _beyond(terms, came_bytes, found.missing_bytes))
+            _bring_blob(node, transfer, order, _beyond(terms, came_bytes, found.missing_bytes))
             came_bytes += part.size_bytes
         order = BringOrder(
             want=found.want,
@@ -312,6 +322,20 @@ def _work(node: NodeContext, found: Layered, *, is_temporary: bool) -> Work:
         return image
 
     return work
+
+
+def _bring_blob(node: NodeContext, transfer: PoolTransfer, order: BringOrder, terms: TransferTerms) -> None:
+    """One blob. If a more urgent transfer needs it, too, that one brings it, with the bytes that are here: it
+    does not wait for what another may take of the link, or for what another's sources send."""
+    while True:
+        with node.transfers.turn(transfer, order.want.digest) as turn:
+            try:
+                bring(node.pool, order, node.carrier, dataclasses.replace(terms, control=turn))
+                return
+            except Cancelled:
+                if transfer.control.cancelled is not None:
+                    raise
+        node.clock.sleep(YIELD_S)
 
 
 def _origins(transfer: PoolTransfer, part: Part) -> list[Origin]:

@@ -21,6 +21,28 @@ if TYPE_CHECKING:
     Work = Callable[["PoolTransfer", TransferTerms], PoolImage]
 
 
+class BlobTurn(Control):
+    """The terms on which a transfer brings one of its blobs: its own, until a more urgent one does that."""
+
+    def __init__(self, whole: Control, digest: str) -> None:
+        super().__init__()
+        self.digest = digest
+        self.is_over = False
+        self._whole = whole
+
+    @property
+    def deadline_s(self) -> int | None:
+        return self._whole.deadline_s
+
+    @property
+    def is_paused(self) -> bool:
+        return self._whole.is_paused and not self.is_over
+
+    @property
+    def cancelled(self) -> str | None:
+        return self._whole.cancelled or ("a more urgent transfer brings it" if self.is_over else None)
+
+
 @dataclass
 class PoolTransfer:
     """Changed with the table's lock only."""
@@ -54,6 +76,8 @@ class PoolTransfer:
     expected_rate_bytes_per_s: int | None = None
     progress: FetchProgress | None = None
     sink: Writer | None = None
+    # Of an image in layers, the blob that it brings now.
+    turn: BlobTurn | None = None
     image: PoolImage | None = None
     error: CacheError | None = None
     ended_s: int | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections import Counter
+from contextlib import contextmanager
 
 from cachemgr.base.errors import CacheError, Cancelled, InUse, NotInPool
 from cachemgr.base.rate import RateLimit
@@ -26,13 +27,13 @@ from cachemgr.daemon.transfers.schedule import (
     WAITING,
     ScheduledTransfer,
 )
-from cachemgr.daemon.transfers.transfer import PoolTransfer
+from cachemgr.daemon.transfers.transfer import BlobTurn, PoolTransfer
 from cachemgr.daemon.transfers.users_rate import OfUsers
 from cachemgr.fetch.bring import TransferTerms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cachemgr.base.clock import Clock
     from cachemgr.daemon.log import DaemonLog
@@ -131,6 +132,7 @@ class Transfers:
             self._unused += [origin for origin in origins if origin.name in known]
             found.origins += [origin for origin in origins if origin.name not in known]
             _hasten(found, deadline_s, is_ordinary=is_ordinary)
+            self._take_over(found)
             found.names.update(names)
             if found.is_held and found.is_held_by_waiting and uid not in waited:
                 # Who paused it did so for those who waited then.
@@ -180,6 +182,18 @@ class Transfers:
             sinks = [each.sink for each in self._all.values() if not each.has_ended]
         return next((sink for sink in sinks if sink is not None and sink.ingest.key == key), None)
 
+    @contextmanager
+    def turn(self, transfer: PoolTransfer, digest: str) -> Iterator[BlobTurn]:
+        """It brings a blob, which others may bring, too: the most urgent of them does."""
+        with self._changed:
+            turn = transfer.turn = BlobTurn(transfer.control, digest)
+            self._take_over(transfer)
+        try:
+            yield turn
+        finally:
+            with self._changed:
+                transfer.turn = None
+
     def wait(self, transfer: PoolTransfer, seen: int, timeout_s: float) -> int:
         """Until something about it has changed since `seen`, or the time is over; how it is numbered."""
         with self._changed:
@@ -208,6 +222,7 @@ class Transfers:
             transfer.deadline_s = deadline_s
             if not is_ordinary:
                 transfer.promised_s = deadline_s
+            self._take_over(transfer)
             self._schedule()
         self._close_unused()
 
@@ -281,6 +296,15 @@ class Transfers:
             waiting = any(each.state != RUNNING for each in alive)
         self._close_unused()
         return waiting
+
+    def _take_over(self, transfer: PoolTransfer) -> None:
+        """Those that bring the same blob, and are less urgent, leave it to this one."""
+        if transfer.turn is None:
+            return
+        now_s, digest = self._clock.now_s(), transfer.turn.digest
+        for other in self._all.values():
+            if other.turn is not None and other.turn.digest == digest:
+                other.turn.is_over |= _urgency(transfer, now_s) < _urgency(other, now_s)
 
     def _alive(self, key: str) -> PoolTransfer | None:
         """Whom to join. Not what was cancelled and has not noticed yet: that brings nobody anything."""
@@ -436,6 +460,13 @@ def _standing(transfer: PoolTransfer, now_s: int) -> ScheduledTransfer:
         tuple(sorted(transfer.wanted_by)),
         is_late=deadline_s is not None and deadline_s <= now_s,
     )
+
+
+def _urgency(transfer: PoolTransfer, now_s: int) -> tuple[bool, bool, int]:
+    """Of what the service and root want: the earliest deadline first, then those that have passed, then all
+    that has none."""
+    promised_s = transfer.promised_s
+    return promised_s is None, promised_s is not None and promised_s <= now_s, promised_s or 0
 
 
 def _hasten(transfer: PoolTransfer, deadline_s: int | None, *, is_ordinary: bool) -> None:
