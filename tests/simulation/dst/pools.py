@@ -54,6 +54,7 @@ class Flow:
     """For whom it is; None is everybody."""
     layers: tuple[ImagePart, ...] = ()
     """Of an image in layers, what it brings; the rest is there, or comes for another image."""
+    has_deadline: bool = False
 
 
 @dataclass(slots=True)
@@ -109,9 +110,11 @@ class Pool:
         for part in self.parts.get(digest, ()):
             self.pins.get(part.key, {}).pop(f"{owner}{PART}{digest}", None)
 
-    def missing(self, digest: str) -> tuple[ImagePart, ...]:
-        """Its layers that are not there, and that nothing else brings."""
-        coming = {part.key for flow in self.flows.values() if flow.digest != digest for part in flow.layers}
+    def missing(self, digest: str, *, has_deadline: bool) -> tuple[ImagePart, ...]:
+        """Its layers that are not there, and that nothing else brings, or nothing as urgent."""
+        others = [flow for flow in self.flows.values() if flow.digest != digest and not flow.has_failed]
+        urgent = [flow for flow in others if flow.has_deadline or not has_deadline]
+        coming = {part.key for flow in urgent for part in flow.layers}
         return tuple(
             part
             for part in self.parts.get(digest, ())
@@ -299,7 +302,8 @@ class Network:
         return self.origin_rate
 
     def _complete(self, pool: Pool, flow: Flow) -> None:
-        lacking = [part for part in pool.missing(flow.digest) if part not in flow.layers]
+        missing = pool.missing(flow.digest, has_deadline=flow.has_deadline)
+        lacking = [part for part in missing if part not in flow.layers]
         if lacking:
             # It was to come for another image.
             flow.layers = (*flow.layers, *lacking)
@@ -407,7 +411,7 @@ class Network:
         pool.pin_layers(order.digest, order.owner, order.until_s)
         flow = pool.flows.get(order.digest)
         if flow is None:
-            layers = pool.missing(order.digest)
+            layers = pool.missing(order.digest, has_deadline=order.deadline_s is not None)
             is_layered = order.digest in pool.parts
             size_bytes = sum(part.size_bytes for part in layers) if is_layered else order.size_bytes
             if not self._make_room(pool, size_bytes, now_s):
@@ -428,6 +432,7 @@ class Network:
         known = () if flow.has_failed else flow.sources
         flow.sources = (*known, *(each for each in order.sources if each not in known))
         flow.rate_bytes_per_s = order.rate_bytes_per_s
+        flow.has_deadline |= order.deadline_s is not None
         flow.has_failed = False
         if flow.readers is not None and order.readers is not None:
             flow.readers.update(order.readers.uids)
