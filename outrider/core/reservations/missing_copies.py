@@ -46,38 +46,34 @@ def lose_copy(book: Book, node: str, key: str, now_s: int) -> LostCopy:
     """
     number = book.timeline.number_of[node]
     pools = book.pools
-    users: set[str] = set()
-    dropped: list[int] = []
     pools.forget(number, key)
-    for life in tuple(pools.pools[number].lives.get(key, ())):
-        users.update(life.users)
+    gone = list(pools.pools[number].lives.get(key, ()))
+    users = {user for life in gone for user in life.users}
+    gone += _built_on(book, number, key, users)
+    users.update(user for life in gone for user in life.users)
+    dropped: list[int] = []
+    for life in gone:
         transfer = life.transfer
         pools.lose(number, life)
         if transfer is not None and _brings_no_more(book, transfer, life):
             dropped.append(transfer)
     entries = [(user, entry) for user in users if (entry := book.entries.get(user)) is not None]
     for _, entry in entries:
-        dropped += _lose_what_builds_on_it(book, number, key, entry)
-        entry.lives = [each for each in entry.lives if each[0] != number or each[1].image.key != key]
+        entry.lives = [each for each in entry.lives if not any(each[1] is life for life in gone)]
     names = sorted((entry.reservation.start_s, user) for user, entry in entries)
     return LostCopy(users=tuple(user for _, user in names), dropped=tuple(sorted(dropped)))
 
 
-def _lose_what_builds_on_it(book: Book, number: int, key: str, entry: BookEntry) -> list[int]:
-    """A reservation's own copy there that was to bring only the rest; the transfers that are out of the
-    link. One that runs goes on, and brings what its node lacks."""
-    dropped = []
-    for node, life in list(entry.lives):
-        if node != number or not life.image.parts or life.image.key == key or life.transfer is None:
-            continue
-        transfer = life.transfer
-        if not book.link.waits(transfer):
-            continue
-        book.pools.lose(number, life)
-        entry.lives = [each for each in entry.lives if each[1] is not life]
-        if _brings_no_more(book, transfer, life):
-            dropped.append(transfer)
-    return dropped
+def _built_on(book: Book, number: int, key: str, users: Collection[str]) -> list[Life]:
+    """Copies there that were to bring only the rest, beside that image, each once, however many users it has.
+    One whose transfer runs goes on, and brings what its node lacks."""
+    found: dict[int, Life] = {}
+    for entry in (book.entries[user] for user in users if user in book.entries):
+        for node, life in entry.lives:
+            is_rest = node == number and bool(life.image.parts) and life.image.key != key
+            if is_rest and life.transfer is not None and book.link.waits(life.transfer):
+                found[id(life)] = life
+    return list(found.values())
 
 
 def copy_arrived(book: Book, node: str, key: str, now_s: int) -> tuple[int, ...]:

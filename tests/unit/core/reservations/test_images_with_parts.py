@@ -145,6 +145,23 @@ def test_lost_base_is_brought_again_with_what_was_to_be_brought_beside_it() -> N
     assert sum(transfer.image.size_bytes for transfer in brought) == 110
 
 
+def test_lost_base_is_lost_once_to_all_that_build_on_it_together() -> None:
+    book = site().book()
+    accept(book, wanted("first", 40, 50, A), 0)
+    pass_time(book, 0, 40)
+    names = ("second", "third", "fourth")
+    for number, name in enumerate(names):
+        accept(book, wanted(name, 200 + 60 * number, 50, B), 41)
+    (own,) = {life.transfer for name in names for _, life in book.entries[name].lives} - {None}
+    lost = lose_copy(book, "n0", A.key, 42)
+
+    assert (lost.users, lost.dropped) == (("first", *names), (own,))
+    assert [book.entries[name].lives for name in names] == [[], [], []]
+    for name in lost.users:
+        assert isinstance(restage(book, name, 42), Restaged)
+    check_holdings(book)
+
+
 def test_copies_and_what_they_build_on_are_the_same_after_a_restart() -> None:
     chosen = site(2, pool_bytes=400)
     book = chosen.book()
