@@ -7,8 +7,10 @@ be. What depends on the request alone, and quotas of users, are asked before: `o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 from outrider.core.model import Workspace
@@ -78,12 +80,11 @@ class HourShare:
     def refuse(self, lease: PlannedLease, site: SiteView, now_s: int) -> str:
         first_s = lease.start_s // HOUR_S * HOUR_S
         last_s = -(-lease.spans[-1][1] // HOUR_S) * HOUR_S
-        others = list(site.leases(first_s, last_s))
+        own_hours, hours = _Hours([lease]), _Hours(site.leases(first_s, last_s))
         most = site.units * HOUR_S * self.percent // 100
-        for hour_s in range(first_s, last_s, HOUR_S):
-            own = taken_within([lease], hour_s, hour_s + HOUR_S)
-            taken = taken_within(others, hour_s, hour_s + HOUR_S)
-            if own and own + taken > most:
+        for hour_s in sorted({*own_hours.changes, *hours.changes}):
+            own, taken = own_hours.taken(hour_s), hours.taken(hour_s)
+            if first_s <= hour_s < last_s and own and own + taken > most:
                 return (
                     f"reservations have at most {self.percent} % of an hour, and "
                     f"{100 * taken // (site.units * HOUR_S)} % of one that it would need are taken: "
@@ -168,6 +169,36 @@ def first_refusal(
     return next((words for policy in policies if (words := policy.refuse(lease, site, now_s))), "")
 
 
+class _Hours:
+    """Units times seconds that leases take in each hour of the clock, told apart where that changes.
+
+    Hours are asked for in their order.
+    """
+
+    def __init__(self, leases: Iterable[PlannedLease]) -> None:
+        self._whole = 0
+        """Units that have all of the hour that was asked for last."""
+        self._steps: Counter[int] = Counter()
+        """By hour, how many more have all of it and of those that follow."""
+        self._parts: Counter[int] = Counter()
+        """By hour, what those take that have a part of it."""
+        for lease in leases:
+            for begin_s, stop_s in lease.spans:
+                whole_s, rest_s = -(-begin_s // HOUR_S) * HOUR_S, stop_s // HOUR_S * HOUR_S
+                if whole_s > rest_s:
+                    self._parts[rest_s] += lease.units * (stop_s - begin_s)
+                    continue
+                self._parts[whole_s - HOUR_S] += lease.units * (whole_s - begin_s)
+                self._parts[rest_s] += lease.units * (stop_s - rest_s)
+                self._steps[whole_s] += lease.units
+                self._steps[rest_s] -= lease.units
+        self.changes = {*self._steps, *self._parts, *(hour_s + HOUR_S for hour_s in self._parts)}
+
+    def taken(self, hour_s: int) -> int:
+        self._whole += self._steps[hour_s]
+        return self._whole * HOUR_S + self._parts[hour_s]
+
+
 def taken_within(leases: Iterable[PlannedLease], start_s: int, end_s: int) -> int:
     """Units times seconds that leases take in an interval."""
     return sum(
@@ -179,10 +210,17 @@ def taken_within(leases: Iterable[PlannedLease], start_s: int, end_s: int) -> in
 
 def most_taken(leases: Sequence[PlannedLease], spans: Sequence[Span]) -> int:
     """The most units that leases take at any one instant of these stretches."""
-    held = [(begin_s, end_s, lease.units) for lease in leases for begin_s, end_s in lease.spans]
-    instants = [start_s for start_s, _ in spans]
-    instants += [at_s for at_s, _, _ in held if any(start_s <= at_s < end_s for start_s, end_s in spans)]
-    return max(sum(units for begin_s, end_s, units in held if begin_s <= at_s < end_s) for at_s in instants)
+    return max(_most_within(leases, start_s, end_s) for start_s, end_s in spans)
+
+
+def _most_within(leases: Sequence[PlannedLease], start_s: int, end_s: int) -> int:
+    changes: Counter[int] = Counter()
+    for lease in leases:
+        for begin_s, stop_s in lease.spans:
+            if begin_s < end_s and start_s < stop_s:
+                changes[max(begin_s, start_s)] += lease.units
+                changes[stop_s] -= lease.units
+    return max(accumulate(changes[at_s] for at_s in sorted(changes)), default=0)
 
 
 def hundredths(value: int) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 HOUR_S = 3600
+DAY_S = 24 * HOUR_S
 
 
 class HourRate(Protocol):
@@ -112,6 +113,11 @@ class PriceList:
         """Seconds of an interval, each counted with the percentage of its hour."""
         if not self.hours:
             return 100 * (end_s - start_s)
+        days = (end_s - start_s) // DAY_S
+        if days > 1 and all(isinstance(each, ByHourOfDay) for each in self.hours):
+            # One day costs what another does.
+            rest_s = start_s + days * DAY_S
+            return days * self._weighted_s(start_s, start_s + DAY_S) + self._weighted_s(rest_s, end_s)
         total, at_s = 0, start_s
         while at_s < end_s:
             until_s = min(end_s, (at_s // HOUR_S + 1) * HOUR_S)
