@@ -157,6 +157,10 @@ class ReservationCopies:
         state = State.PREPARING if live.record.state is State.READY else None
         if receipt is not None or state is not None:
             site.change(live, state=state, receipt=receipt)
+        if receipt is not None and live.record.state is State.ACTIVE:
+            what = f"image {live.document.uri} on {node}"
+            words = f"nobody has seen {what} since its start, and now it is not there"
+            self._alarms.endanger(live, words)
 
     def lose(self, node: str, key: str, why: str) -> None:
         """Everybody who counts on a copy that is not there gets another."""

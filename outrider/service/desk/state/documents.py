@@ -137,6 +137,7 @@ def document_of_role(
         size_bytes=image.size_bytes,
         format=role.image.format or image.format,
         readers=Readers(uids=(caller.uid,)) if role.image.private else None,
+        parts=image.parts,
     )
 
 

@@ -205,7 +205,7 @@ class Sandbox:
         """By job, the start that was shown last."""
         self.dropped: list[ResolveImage] = []
         self.silent: set[str] = set()
-        """Addresses at which nobody answers: such a call stays under way."""
+        """Addresses and nodes at which nobody answers: such a call stays under way."""
         self.judge: Callable[[AskProgram], object] | None = None
         self.happened: set[str] = set()
         """Files and sources of which it is told that their event has come."""
@@ -271,6 +271,8 @@ class Sandbox:
             call = calls.pop(0)
             if isinstance(call, ResolveImage) and call.uri in self.silent:
                 self.resolved.append(call)
+                continue
+            if isinstance(call, TellNode) and call.node in self.silent:
                 continue
             outcome = self.desk.handle(Finished(call=call, result=self._carry_out(call)), self.now_s)  # type: ignore[arg-type]
             self.answers |= {reply.ticket: reply.answer for reply in outcome.replies}

@@ -15,6 +15,7 @@ from outrider.service.answers.decision import Decision
 from outrider.service.answers.nodes import Reconciled
 from outrider.service.answers.records import Explanation
 from outrider.service.answers.reply import Trouble
+from outrider.service.desk.nodes.orders import LOST_CALL_S
 from outrider.service.requests import Caller, Explain, Modify, Reconcile
 from outrider.service.settings import Settings
 from outrider.store.errors import Full
@@ -416,6 +417,25 @@ def test_image_that_nobody_saw_at_the_start_keeps_no_promise(sandbox: Sandbox) -
     assert receipt is not None
     assert not receipt.is_met
     assert "s after its start" in receipt.words
+
+
+def test_image_that_nobody_saw_since_the_start_is_told_when_it_is_not_there(sandbox: Sandbox) -> None:
+    reserve(sandbox, start="now+2minutes", duration="1h")
+    sandbox.sleep(118)
+    sandbox.silent.add("n1")
+    sandbox.sleep(4)
+    begun = show(sandbox, "render-1").reservation
+    sandbox.silent.clear()
+    sandbox.pools["n1"].images.clear()
+    sandbox.sleep(LOST_CALL_S)
+    explained = sandbox.ask(Explain(name="render-1"))
+
+    assert begun.state == "active"
+    assert isinstance(explained, Explanation)
+    (why,) = [each.reason for each in explained.decisions if each.outcome == "endangered"]
+    assert why.startswith(
+        "nobody has seen image https://images.example.org/ubuntu on n1 since its start, and"
+    )
 
 
 def test_image_that_is_lost_after_the_start_has_kept_its_promise(sandbox: Sandbox) -> None:
