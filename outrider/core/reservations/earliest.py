@@ -175,7 +175,7 @@ def _room_changes(book: Book, attempt: Attempt, start_s: int, now_s: int) -> Ite
     full_from_s: int | None = None
     if insertion is not None:
         for transfer, latest_s in zip(insertion.transfers, insertion.latest, strict=True):
-            begins += [(number_of[name], latest_s) for name in transfer.nodes]
+            begins += [(number_of[name], latest_s) for name in transfer.nodes if name in number_of]
         full_from_s = next((latest_s for node, latest_s in begins if node == full), None)
         for transfer, latest_s in zip(insertion.moved, insertion.pushed, strict=True):
             begins += [(node, latest_s) for node, _ in book.lives_of(transfer.number)]

@@ -93,11 +93,16 @@ def _is_due_later(book: Book, workspace: Workspace, start_s: int, available: int
     image, terms = workspace.image, book.terms
     if image is None or image.parts or not (terms.is_advancing and terms.is_reusing) or terms.joins_any_image:
         return False
-    number_of = book.timeline.number_of
     return any(
-        transfer.image.key == image.key and any(available >> number_of[name] & 1 for name in transfer.nodes)
+        transfer.image.key == image.key and _numbers(book, transfer) & available
         for transfer in book.link.due_after(start_s)
     )
+
+
+def _numbers(book: Book, transfer: Transfer) -> int:
+    """A mask of a transfer's nodes: one that has left the site meanwhile is none of them."""
+    number_of = book.timeline.number_of
+    return mask_of((number_of[name] for name in transfer.nodes if name in number_of), len(book.timeline.rows))
 
 
 def _rooms_to_pack(book: Book, workspace: Workspace, start_s: int, available: int) -> dict[int, int]:
@@ -414,6 +419,7 @@ def _stays(
         (number_of[name], transfer.number, on_disk_s(latest_s))
         for transfer, latest_s in zip(insertion.transfers, insertion.latest, strict=True)
         for name in transfer.nodes
+        if name in number_of
     )
     pushed = tuple(
         (transfer.number, on_disk_s(latest_s))

@@ -14,10 +14,10 @@ from outrider.core.besteffort.board import QueueRules
 from outrider.core.images.pools import Life, PlannedPool, Pools
 from outrider.core.links.links import ExclusiveLinks, LinkEvent, Links
 from outrider.core.links.shared import SharedLink
-from outrider.core.model import Resources, Workspace
+from outrider.core.model import Image, Resources, Workspace
 from outrider.core.nodes import timeline as module
 from outrider.core.reservations.admission import Rejected, admit, assess
-from outrider.core.reservations.book import Book, ReservationPlan
+from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.restart.restore import Restored, restore
 from outrider.core.restart.snapshot import KeptBook, TransferStage, keep
 from outrider.core.scheduler import Scheduler
@@ -390,6 +390,24 @@ def test_transfers_of_what_is_lost_are_not_sent_for_nobody() -> None:
     restored = again(replace(site, nodes=site.nodes[:1]), keep(book, 0), 0).book
 
     assert [each.nodes for each, _ in restored.link.latest_starts()] == [("n0",)]
+
+
+def test_transfer_that_still_names_a_node_that_is_gone_may_be_brought_forward() -> None:
+    site = Site(nodes=nodes(2, cpus=2), shipping=Shipping.RELAY)
+    book = site.book()
+    accept(book, wanted("both", 100, 5, A, instances=4), 0)
+    accept(book, wanted("one", 120, 5, A), 0)
+    # All of the link's time until then.
+    large = Image(uri="large", size_bytes=(105 - 2) * RATE_BYTES_PER_S)
+    accept(book, wanted("other", 105, 5, large), 0)
+
+    restored = again(replace(site, nodes=site.nodes[:1]), keep(book, 0), 0).book
+    named = [each.nodes for each, _ in restored.link.latest_starts() if each.image == A]
+    answer = assess(restored, wanted("sooner", 50, 5, A), 0)
+
+    assert named == [("n0", "n1")]
+    assert isinstance(answer, ReservationPlan)
+    assert (answer.transfers, len(answer.advanced)) == ((), 1)
 
 
 def test_a_transfer_whose_latest_start_has_passed_makes_its_reservation_late() -> None:
