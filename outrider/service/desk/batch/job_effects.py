@@ -287,35 +287,29 @@ def _carry_out(effect: Effect, job: str, rms: BatchSystem, sign: Sign | None) ->
 
 
 def _effect(kind: str, job: str, payload: dict[str, object], now_s: int) -> Effect:
-    text = json.dumps(payload, separators=(",", ":"))
-    return Effect(
-        # What is wanted once more, later, is an effect of its own; the same at once is the same.
-        identity=f"{kind} job {job} {now_s} {zlib.crc32(text.encode()):08x}",
-        kind=kind,
-        subject=subject_of(job),
-        payload=text,
-        created_s=now_s,
-        due_s=now_s,
-    )
+    return _wanted(kind, f"job {job}", subject_of(job), payload, now_s)
 
 
 def _yield_effect(kind: str, fields: YieldFields, now_s: int, due_s: int) -> Effect:
-    return Effect(
-        identity=f"{kind} {fields.job} {fields.run_s} {fields.reservation} {now_s}",
-        kind=kind,
-        subject=yielding_of(fields.job),
-        payload=json.dumps({"version": 1} | asdict(fields), separators=(",", ":")),
-        created_s=now_s,
-        due_s=due_s,
-    )
+    what = f"{fields.job} {fields.run_s} {fields.reservation}"
+    return _wanted(kind, what, yielding_of(fields.job), {"version": 1} | asdict(fields), now_s, due_s)
 
 
 def _machine_effect(kind: str, job: str, payload: dict[str, object], now_s: int, number: int = 0) -> Effect:
+    what = f"machine {job}{f' {number}' if number else ''}"
+    return _wanted(kind, what, machine_of(job), payload, now_s)
+
+
+def _wanted(
+    kind: str, what: str, subject: str, payload: dict[str, object], now_s: int, due_s: int | None = None
+) -> Effect:
+    """What is wanted once more, later, or otherwise is an effect of its own; the same at once is the same."""
+    text = json.dumps(payload, separators=(",", ":"))
     return Effect(
-        identity=f"{kind} machine {job} {now_s}{f' {number}' if number else ''}",
+        identity=f"{kind} {what} {now_s} {zlib.crc32(text.encode()):08x}",
         kind=kind,
-        subject=machine_of(job),
-        payload=json.dumps(payload, separators=(",", ":")),
+        subject=subject,
+        payload=text,
         created_s=now_s,
-        due_s=now_s,
+        due_s=now_s if due_s is None else due_s,
     )
