@@ -64,6 +64,8 @@ class Image:
     parts: tuple[ImagePart, ...] = ()
     made_s: int = 0
     """When it is expected to be there at all, if it is only being made: it is planned, and not promised."""
+    is_private: bool = False
+    """Not everybody's: it comes from its own address alone, from no mirror."""
 
     def __post_init__(self) -> None:
         if not self.uri:

@@ -393,11 +393,19 @@ class FoundImage:
     """Then: in words how far that is, for whoever has asked."""
     usable_until_s: int | None = None
     """When its address or the key to it expires: it has to be on its nodes by then."""
+    is_private: bool = False
+    """Whether whoever asked called it private."""
 
     @property
     def image(self) -> Image:
         """What the core is told of it, once it has an address of its own."""
-        return Image(uri=self.uri, size_bytes=self.size_bytes, digest=self.digest, parts=self.parts)
+        return Image(
+            uri=self.uri,
+            size_bytes=self.size_bytes,
+            digest=self.digest,
+            parts=self.parts,
+            is_private=self.is_private,
+        )
 
 
 Result = (

@@ -49,8 +49,10 @@ MOST_SHARED = 1 << 15
 
 # A site has few images and few nodes for its many reservations: equal values are one in memory.
 @lru_cache(maxsize=MOST_SHARED)
-def _known_image(uri: str, size_bytes: int, digest: str, parts: tuple[ImagePart, ...] = ()) -> Image:
-    return Image(uri=uri, size_bytes=size_bytes, digest=digest, parts=parts)
+def _known_image(
+    uri: str, size_bytes: int, digest: str, parts: tuple[ImagePart, ...] = (), is_private: bool = False
+) -> Image:
+    return Image(uri=uri, size_bytes=size_bytes, digest=digest, parts=parts, is_private=is_private)
 
 
 def _part(key: str, size_bytes: int) -> ImagePart:
@@ -58,13 +60,13 @@ def _part(key: str, size_bytes: int) -> ImagePart:
 
 
 def _write_image(image: Image) -> object:
-    return (_LAYERED if image.parts else _FILE).write(image)
+    return _IMAGES[bool(image.parts), image.is_private].write(image)
 
 
 def _read_image(value: object, name: str, what: str) -> Image:
-    """Of an image that is one file no parts are written."""
-    is_layered = isinstance(value, dict) and "parts" in value
-    return (_LAYERED if is_layered else _FILE).read(value, name, what)
+    """Of an image that is one file no parts are written, and only of a private one that it is private."""
+    written = value if isinstance(value, dict) else {}
+    return _IMAGES["parts" in written, "is_private" in written].read(value, name, what)
 
 
 @lru_cache(maxsize=MOST_SHARED)
@@ -74,8 +76,13 @@ def _placement(node: str, instances: int) -> Placement:
 
 _RESOURCES = amounts(Resources.from_mapping, lambda resources: dict(resources.amounts))
 _PARTS = rows(str, int, build=lambda each: _part(*each), write=lambda each: (each.key, each.size_bytes))
-_FILE = record(_known_image, uri=TEXT, size_bytes=NUMBER, digest=TEXT)
-_LAYERED = record(_known_image, uri=TEXT, size_bytes=NUMBER, digest=TEXT, parts=_PARTS)
+_FILE: dict[str, FieldKind[Any]] = {"uri": TEXT, "size_bytes": NUMBER, "digest": TEXT}
+_IMAGES = {
+    (False, False): record(_known_image, "", **_FILE),
+    (False, True): record(_known_image, "", **_FILE, is_private=CLAIM),
+    (True, False): record(_known_image, "", **_FILE, parts=_PARTS),
+    (True, True): record(_known_image, "", **_FILE, parts=_PARTS, is_private=CLAIM),
+}
 _IMAGE: FieldKind[Image] = FieldKind(_write_image, _read_image)
 _WORKSPACE = record(
     Workspace,

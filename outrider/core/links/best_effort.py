@@ -150,7 +150,7 @@ class BestEffortLink:
             if taken >= self.ways.origins:
                 break
             has = () if each.way is None else each.way.lanes
-            way = self.ways.find(each.image.uri, each.nodes, has=has, taken=taken, avoided=avoided)
+            way = self.ways.find(each.image, each.nodes, has=has, taken=taken, avoided=avoided)
             if way is None or self._has_others_nodes(each, way):
                 taken.update(lane for hop in self._hops_of(each) for lane in hop)
             elif may_begin(way):
@@ -210,7 +210,7 @@ class BestEffortLink:
         """With what it goes if nothing with a deadline is on its way."""
         if cargo.way is not None:
             return cargo.way.rate_bytes_per_s
-        return self.ways.rate(cargo.image.uri, cargo.nodes)
+        return self.ways.rate(cargo.image, cargo.nodes)
 
     def take_up(self, cargo: BestEffortTransfer) -> None:
         """What was set aside waits for its turn again: it comes, or nobody else wants the link."""
@@ -264,13 +264,13 @@ class BestEffortLink:
             ahead_bytes = expected.ends[boarded.number] + self._of_whole(more_bytes, self.rate(boarded))
             return self._sent(ahead_bytes, slots, now_s)
         # Which nodes it will be, and behind which links they are, is not known yet.
-        rate = self.ways.rate(image.uri, ())
+        rate = self.ways.rate(image, ())
         size_bytes = image.size_bytes * (1 if self.is_relay else count)
         had = expected.ahead.get(user, self._level(expected))
         # Its last turn begins when its user has had all but that.
         last_bytes = self._parts(size_bytes, rate)[-1]
         place = had + size_bytes - last_bytes, len(self.waiting) + 1
-        ahead_bytes = expected.free_at(self.ways.hops(image.uri, ()), place)
+        ahead_bytes = expected.free_at(self.ways.hops(image, ()), place)
         return self._sent(ahead_bytes + self._of_whole(size_bytes, rate), slots, now_s)
 
     def _level(self, expected: ExpectedTurns) -> int:
@@ -338,7 +338,7 @@ class BestEffortLink:
     def _hops_of(self, cargo: BestEffortTransfer) -> tuple[Hop, ...]:
         count, hops = self._hops.get(cargo.number, (0, ()))
         if count != len(cargo.nodes):
-            hops = self.ways.hops(cargo.image.uri, cargo.nodes)
+            hops = self.ways.hops(cargo.image, cargo.nodes)
             self._hops[cargo.number] = len(cargo.nodes), hops
         return hops
 
@@ -360,7 +360,7 @@ class BestEffortLink:
         if cargo in self.running:
             assert cargo.way is not None
             has = cargo.way.lanes
-            way = self.ways.find(cargo.image.uri, together, has=has, taken=self._taken() - has)
+            way = self.ways.find(cargo.image, together, has=has, taken=self._taken() - has)
             if way is None or self._has_others_nodes(cargo, way):
                 return False
             cargo.way = way

@@ -101,7 +101,7 @@ class DeadlineNetwork:
         other nodes would be no better off."""
         first = transfers[0]
         assert first.deadline_s is not None
-        if all(self._is_full(source, first, now_s) for source in self.network.sources_for(first.image.uri)):
+        if all(self._is_full(source, first, now_s) for source in self.network.sources_for(first.image)):
             return frozenset()
         full: dict[str, bool] = {}
         found = []
@@ -136,7 +136,7 @@ class DeadlineNetwork:
         """
         if transfer.deadline_s is None or transfer.release_s:
             raise ValueError(f"transfer {transfer.number} needs a deadline, and cannot have a release")
-        hops = self.network.hops(transfer.image.uri, transfer.nodes)
+        hops = self.network.hops(transfer.image, transfer.nodes)
         choices = [self._by_room(hop, transfer, now_s) for hop in hops]
         # The last varies first: that is to be the source, which may have mirrors.
         for *others, source in islice(product(*choices[1:], choices[0]), MOST_LANE_CHOICES):
@@ -415,7 +415,7 @@ class DeadlineNetwork:
             entry.latest_s = self._lanes.latest_of(entry)
 
     def _on_lanes(self, transfer: Transfer) -> Transfer:
-        hops = self.network.hops(transfer.image.uri, transfer.nodes)
+        hops = self.network.hops(transfer.image, transfer.nodes)
         known = [lane for hop in hops for link in hop for lane in link.lane_names if lane in transfer.lanes]
         if len(known) == len(hops) == len(transfer.lanes):
             return transfer

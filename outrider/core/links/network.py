@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from outrider.core.model import Transfer
+from outrider.core.model import Image, Transfer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,32 +88,34 @@ class Network:
         """The link that an image leaves its source by."""
         return self.sources.get(self.source_of(uri), self.site)
 
-    def sources_for(self, uri: str) -> tuple[NetworkLink, ...]:
+    def sources_for(self, image: Image) -> tuple[NetworkLink, ...]:
         """The links that an image can leave by: its source's, and those of mirrors that have it."""
-        first = self.source(uri)
+        first, uri = self.source(image.uri), image.uri
+        if image.is_private:
+            return (first,)
         mirrors = self.mirrors.get(first.name, ())
         return (first, *(each for each in mirrors if self.address_at(uri, each.name)))
 
-    def address(self, uri: str, lanes: Sequence[str]) -> str:
+    def address(self, image: Image, lanes: Sequence[str]) -> str:
         """Where a transfer that has these lanes finds its image."""
-        for link in self.sources_for(uri)[1:]:
+        for link in self.sources_for(image)[1:]:
             if not set(link.lane_names).isdisjoint(lanes):
-                return self.address_at(uri, link.name)
-        return uri
+                return self.address_at(image.uri, link.name)
+        return image.uri
 
-    def hops(self, uri: str, nodes: Sequence[str]) -> tuple[tuple[NetworkLink, ...], ...]:
+    def hops(self, image: Image, nodes: Sequence[str]) -> tuple[tuple[NetworkLink, ...], ...]:
         """The links that a transfer crosses, one of each of these: the sources' first, the groups' in the
         order of the nodes."""
         groups = {group.name: group for node in nodes if (group := self.groups.get(node)) is not None}
-        return (self.sources_for(uri), *((group,) for group in groups.values()))
+        return (self.sources_for(image), *((group,) for group in groups.values()))
 
-    def route(self, uri: str, nodes: Sequence[str]) -> tuple[NetworkLink, ...]:
+    def route(self, image: Image, nodes: Sequence[str]) -> tuple[NetworkLink, ...]:
         """All links that a transfer may cross, in the same order."""
-        return tuple(link for hop in self.hops(uri, nodes) for link in hop)
+        return tuple(link for hop in self.hops(image, nodes) for link in hop)
 
     def crossed(self, transfer: Transfer) -> tuple[NetworkLink, ...]:
         """The links that a planned transfer has lanes of, in the order of its way."""
-        route = self.route(transfer.image.uri, transfer.nodes)
+        route = self.route(transfer.image, transfer.nodes)
         return tuple(link for link in route if not set(link.lane_names).isdisjoint(transfer.lanes))
 
     def key_of(self, link: NetworkLink) -> str:
@@ -132,13 +134,13 @@ class Network:
             together.setdefault("" if group is None else group.name, []).append(node)
         return tuple(node for members in together.values() for node in members)
 
-    def rate(self, uri: str, nodes: Sequence[str]) -> int:
+    def rate(self, image: Image, nodes: Sequence[str]) -> int:
         """With what a transfer goes, wherever it comes from: what the slowest part of its way gives."""
-        rates = [link.lane_rate_bytes_per_s for link in self.route(uri, nodes)]
+        rates = [link.lane_rate_bytes_per_s for link in self.route(image, nodes)]
         if self.node_rate_bytes_per_s is not None:
             rates.append(self.node_rate_bytes_per_s)
         return min(rates)
 
-    def duration_s(self, size_bytes: int, uri: str, nodes: Sequence[str]) -> int:
+    def duration_s(self, image: Image, nodes: Sequence[str]) -> int:
         """How long the links of its way are taken by one transfer."""
-        return -(-size_bytes // self.rate(uri, nodes)) + self.spread_s
+        return -(-image.size_bytes // self.rate(image, nodes)) + self.spread_s

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from outrider.core.links.network import Network, NetworkLink
-from outrider.core.model import Transfer
+from outrider.core.model import Image, Transfer
 
 Hop = tuple[str, ...]
 """Lanes of which a transfer takes one."""
@@ -56,23 +56,25 @@ class BestEffortWays:
         self.origins = frozenset(_lanes_of(links) or SITE_LINK)
         """The lanes of which every transfer takes one."""
 
-    def hops(self, uri: str, nodes: Iterable[int]) -> tuple[Hop, ...]:
+    def hops(self, image: Image, nodes: Iterable[int]) -> tuple[Hop, ...]:
         """What a transfer to these nodes takes one lane each of, whatever has them now."""
         network = self._network
         if network is None:
             return (SITE_LINK,)
-        return tuple(_lanes_of(hop) for hop in network.hops(uri, self._names(nodes)))
+        return tuple(_lanes_of(hop) for hop in network.hops(image, self._names(nodes)))
 
-    def rate(self, uri: str, nodes: Iterable[int]) -> int:
+    def rate(self, image: Image, nodes: Iterable[int]) -> int:
         """With what a transfer goes that has its way for itself."""
         network = self._network
         if network is None:
             return self._whole.rate_bytes_per_s
-        return min(rate for rate, _ in self._rates([hop[0] for hop in network.hops(uri, self._names(nodes))]))
+        return min(
+            rate for rate, _ in self._rates([hop[0] for hop in network.hops(image, self._names(nodes))])
+        )
 
     def find(
         self,
-        uri: str,
+        image: Image,
         nodes: Iterable[int],
         *,
         has: Collection[str] = (),
@@ -88,7 +90,7 @@ class BestEffortWays:
         names = self._names(nodes)
         crossed: list[NetworkLink] = []
         lanes: list[str] = []
-        for hop in network.hops(uri, names):
+        for hop in network.hops(image, names):
             kept = [link for link in hop if not set(link.lane_names).isdisjoint(has)] or hop
             free = [(lane, link) for link in kept for lane in link.lane_names if lane not in taken]
             if not free:
@@ -104,11 +106,11 @@ class BestEffortWays:
             beside_bytes_per_s=min(beside for _, beside in rates),
         )
 
-    def address(self, uri: str, way: BestEffortWay | None) -> str:
+    def address(self, image: Image, way: BestEffortWay | None) -> str:
         """Where a transfer on this way finds its image: at its own address, or at a mirror's."""
         if self._network is None or way is None:
-            return uri
-        return self._network.address(uri, tuple(way.lanes))
+            return image.uri
+        return self._network.address(image, tuple(way.lanes))
 
     def _names(self, nodes: Iterable[int]) -> tuple[str, ...]:
         return tuple(map(self._name_of, nodes))

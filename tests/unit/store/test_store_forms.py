@@ -15,6 +15,7 @@ from outrider.core.images.pools import Lingering
 from outrider.core.links.links import TransferStanding
 from outrider.core.model import (
     Image,
+    ImagePart,
     KeptHold,
     Placement,
     Reservation,
@@ -39,7 +40,15 @@ instants = st.integers(0, 1 << 40)
 sizes = st.integers(1, 1 << 60)
 names = st.text(min_size=1, max_size=12)
 copies = st.lists(st.tuples(names, st.integers(1, 1 << 40)), max_size=4).map(tuple)
-images = st.builds(Image, uri=names, size_bytes=sizes, digest=st.text(max_size=8))
+image_parts = st.lists(st.builds(ImagePart, key=names, size_bytes=sizes), max_size=3).map(tuple)
+images = st.builds(
+    Image,
+    uri=names,
+    size_bytes=sizes,
+    digest=st.text(max_size=8),
+    parts=image_parts,
+    is_private=st.booleans(),
+)
 resources = st.dictionaries(names, st.integers(1, 1 << 50), max_size=3).map(Resources.from_mapping)
 holds = st.lists(
     st.builds(

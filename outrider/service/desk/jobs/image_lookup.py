@@ -54,6 +54,7 @@ def image_of(name: str, uri: str, found: FoundImage, lines: JobLines) -> FoundIm
         digest=found.digest,
         size_bytes=found.size_bytes,
         format=(lines.format if not name else "") or found.format,
+        is_private=lines.is_private,
     )
 
 

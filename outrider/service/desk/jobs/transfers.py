@@ -148,7 +148,7 @@ class BestEffortTransfers:
             Need(
                 owner=entry.owner,
                 digest=image.digest,
-                uri=image.uri if cargo is None else self.lane.ways.address(image.uri, cargo.way),
+                uri=image.uri,
                 size_bytes=image.size_bytes,
                 format=image.format,
                 readers=entry.readers,
@@ -158,10 +158,16 @@ class BestEffortTransfers:
                 # Before it is released: where it starts, and when, is up to the batch system then. Further
                 # images are read from the pool.
                 copy_from_s=None if entry.number else 0,
+                mirror="" if cargo is None else self._mirror(cargo),
                 upstream=() if cargo is None else tuple(map(self._name, before_in_chain(cargo.nodes, node))),
             ),
             self._site.now_s,
         )
+
+    def _mirror(self, cargo: BestEffortTransfer) -> str:
+        """Where an image is to come from, if not from its own address."""
+        address = self.lane.ways.address(cargo.image, cargo.way)
+        return "" if address == cargo.image.uri else address
 
     def _deadline_begun(self, begun: TransferBegun) -> None:
         """A transfer with a deadline has begun: jobs that count on it say so to its nodes."""

@@ -50,7 +50,7 @@ def sources(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) 
     if need.failures % 2:
         # Something is wrong with the way that was tried: begin at the other end.
         return (need.uri, *far, *near)
-    mirror = [planned.mirror] if planned.mirror and need.readers is None else []
+    mirror = [planned.mirror] if planned.mirror else []
     return (*near, *mirror, need.uri, *far)
 
 

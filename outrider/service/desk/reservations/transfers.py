@@ -110,7 +110,7 @@ class DeadlineTransfers:
         settings = self._site.settings
         if settings.network is None:
             return settings.deadline_rate_bytes_per_s
-        return settings.network.rate(transfer.image.uri, transfer.nodes)
+        return settings.network.rate(transfer.image, transfer.nodes)
 
     def rate_keys(self, transfer: Transfer) -> tuple[tuple[str, int], ...]:
         """The keys of the configuration by which the rates of what it crosses are set, and for how many at a
@@ -123,8 +123,8 @@ class DeadlineTransfers:
 
     def server(self, transfer: Transfer) -> str:
         """The address that it is fetched from first: the image's own, or a mirror's."""
-        network, uri = self._site.settings.network, transfer.image.uri
-        return uri if network is None else network.address(uri, transfer.lanes)
+        network, image = self._site.settings.network, transfer.image
+        return image.uri if network is None else network.address(image, transfer.lanes)
 
     def aside_rate(self, moving: Moving) -> int:
         """What one that had its time may still take, so that others do not miss it."""

@@ -60,7 +60,13 @@ class Document:
 
     @property
     def image(self) -> Image:
-        return Image(uri=self.uri, size_bytes=self.size_bytes, digest=self.digest, parts=self.parts)
+        return Image(
+            uri=self.uri,
+            size_bytes=self.size_bytes,
+            digest=self.digest,
+            parts=self.parts,
+            is_private=self.is_private,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -152,7 +152,7 @@ class PaddedLinks(ExclusiveLinks):
     def transfer_duration_s(self, image: Image, nodes: tuple[str, ...]) -> int:
         if self._network is None:
             return self.deadline_duration_s(image.size_bytes)
-        return self._network.duration_s(image.size_bytes, image.uri, nodes)
+        return self._network.duration_s(image, nodes)
 
 
 class Site:

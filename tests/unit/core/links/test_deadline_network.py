@@ -42,6 +42,10 @@ def mirrored(network: Network) -> Network:
     )
 
 
+def near(size_bytes: int = 1) -> Image:
+    return Image(uri="near://x", size_bytes=size_bytes)
+
+
 def transfer(
     number: int, duration_s: int, deadline_s: int, nodes: str = "c0", uri: str = "near://x"
 ) -> Transfer:
@@ -216,13 +220,13 @@ def test_what_a_mirror_has_comes_from_whichever_has_time() -> None:
     schedule = DeadlineNetwork(network)
     for number, node in ((1, "a0"), (2, "b0")):
         assert add(schedule, transfer(number, 10, 10, node, FROM_FAR))
-    sources = {network.address(FROM_FAR, each.lanes) for each in schedule.waiting()}
+    sources = {network.address(each.image, each.lanes) for each in schedule.waiting()}
 
     assert sources == {FROM_FAR, "twin://a"}
     assert not add(schedule, transfer(3, 1, 10, "c0", FROM_FAR))
     assert schedule.cut_off([transfer(3, 1, 10, "c0", FROM_FAR)], 0) == frozenset()
     assert add(schedule, transfer(4, 10, 20, "c0", f"{FROM_FAR}?"))
-    assert network.address(f"{FROM_FAR}?", schedule.waiting()[-1].lanes) == f"{FROM_FAR}?"
+    assert network.address(schedule.waiting()[-1].image, schedule.waiting()[-1].lanes) == f"{FROM_FAR}?"
 
 
 def test_other_nodes_are_no_help_only_if_the_mirror_is_full_too() -> None:
@@ -244,16 +248,16 @@ def test_a_relay_crosses_the_link_of_each_rack_once_and_goes_through_it_in_one_p
     network = two_racks()
 
     assert network.in_order(("b1", "a0", "c0", "b0", "a2")) == ("b1", "b0", "a0", "a2", "c0")
-    assert [link.name for link in network.route("near://x", ("b1", "a0", "c0", "b0"))] == ["site", "b", "a"]
-    assert network.duration_s(95, "near://x", ("a0", "a1", "b0")) == 10
+    assert [link.name for link in network.route(near(), ("b1", "a0", "c0", "b0"))] == ["site", "b", "a"]
+    assert network.duration_s(near(95), ("a0", "a1", "b0")) == 10
 
 
 def test_the_slowest_part_of_the_way_gives_the_rate() -> None:
     network = replace(two_racks(4), node_rate_bytes_per_s=7, spread_s=3)
 
-    assert network.rate("near://x", ("c0",)) == 7
-    assert replace(network, node_rate_bytes_per_s=None).rate("near://x", ("a0",)) == 10
-    assert network.duration_s(70, "near://x", ("a0",)) == 13
+    assert network.rate(near(), ("c0",)) == 7
+    assert replace(network, node_rate_bytes_per_s=None).rate(near(), ("a0",)) == 10
+    assert network.duration_s(near(70), ("a0",)) == 13
 
 
 def test_nodes_behind_a_full_link_are_named_and_none_if_the_source_is_full() -> None:
@@ -291,7 +295,7 @@ def can_all_be_in_time(network: Network, transfers: Sequence[Transfer]) -> bool:
     """By trying all orders and all lanes, each as early as it can be."""
     ways = []
     for each in transfers:
-        hops = network.hops(each.image.uri, each.nodes)
+        hops = network.hops(each.image, each.nodes)
         ways.append(list(product(*([lane for link in hop for lane in link.lane_names] for hop in hops))))
     for order in permutations(range(len(transfers))):
         for lanes in product(*ways):

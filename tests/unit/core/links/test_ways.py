@@ -100,14 +100,14 @@ def test_mirror_gives_a_second_way_and_a_transfer_keeps_its_own() -> None:
     first, second = asked(lane, "store/a", [0], user=1), asked(lane, "store/b", [2], user=2)
 
     assert begun(lane) == [first, second]
-    addresses = [lane.ways.address(each.image.uri, each.way) for each in (first, second)]
+    addresses = [lane.ways.address(each.image, each.way) for each in (first, second)]
     assert addresses == ["http://store/a", "http://mirror/b"]
     for each in (second, first):
         lane.give_way(each)
     lane.charge(first, 1)
     # The second one is first now, and does not change its server.
     assert begun(lane) == [second, first]
-    assert lane.ways.address(second.image.uri, second.way) == "http://mirror/b"
+    assert lane.ways.address(second.image, second.way) == "http://mirror/b"
 
 
 def test_way_without_deadlines_is_found_first_and_may_be_refused() -> None:

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from outrider.core.links.network import Network
+from outrider.core.model import Image
 from outrider.service.answers.site import Status
 from outrider.service.daemon.configuration.files import load_config
 from outrider.service.daemon.configuration.model import settings_of
 from outrider.service.requests import ListTransfers, ShowStatus
 from outrider.service.settings import Settings
 from tests.unit.service.daemon.fakes import written
-from tests.unit.service.desk.sandbox import ADMIN, RATE, Sandbox, reserve, show
+from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, RATE, Sandbox, reserve, show
 
 CONFIG = """
 version: 1
@@ -57,6 +58,10 @@ def network(folder: Path, text: str = CONFIG) -> Network:
     return found
 
 
+def image_at(uri: str, *, is_private: bool = False) -> Image:
+    return Image(uri=uri, size_bytes=1, is_private=is_private)
+
+
 def state(sandbox: Sandbox, name: str) -> str:
     return show(sandbox, name).reservation.state
 
@@ -71,13 +76,13 @@ def test_links_of_the_file_are_those_that_transfers_cross(tmp_path: Path) -> Non
     """A tenth of each is best effort's, as of link.rate."""
     found = network(tmp_path)
 
-    assert [link.name for link in found.route("https://far.example.org/x", ("n3", "n1"))] == [
+    assert [link.name for link in found.route(image_at("https://far.example.org/x"), ("n3", "n1"))] == [
         "far",
         "two",
         "one",
     ]
-    assert found.rate("https://far.example.org/x", ("n3",)) == 45_000_000
-    assert found.rate("https://else.example.org/x", ("n3", "n5")) == 90_000_000
+    assert found.rate(image_at("https://far.example.org/x"), ("n3",)) == 45_000_000
+    assert found.rate(image_at("https://else.example.org/x"), ("n3", "n5")) == 90_000_000
     assert found.key_of(found.source("https://far.example.org/x")) == "link.sources.far.rate"
     assert found.key_of(found.groups["n1"]) == "link.groups.one.rate"
     assert found.key_of(found.source("https://x/")) == "link.rate"
@@ -96,10 +101,15 @@ def test_links_of_the_file_are_those_that_transfers_cross(tmp_path: Path) -> Non
 def test_public_web_addresses_are_those_that_a_mirror_has(tmp_path: Path, uri: str, address: str) -> None:
     found = network(tmp_path, MIRRORED)
 
-    assert [link.name for link in found.sources_for(uri)] == (["far", "twin"] if address else ["far"])
-    assert found.address(uri, ("twin/1",)) == address or not address
-    assert found.address(uri, ("far/1",)) == uri
-    assert [link.name for link in found.sources_for("https://twin.example.org:8000/a")] == ["twin"]
+    assert [link.name for link in found.sources_for(image_at(uri))] == (
+        ["far", "twin"] if address else ["far"]
+    )
+    assert found.address(image_at(uri), ("twin/1",)) == address or not address
+    assert found.address(image_at(uri), ("far/1",)) == uri
+    assert [link.name for link in found.sources_for(image_at("https://twin.example.org:8000/a"))] == ["twin"]
+    private = image_at(uri, is_private=True)
+    assert [link.name for link in found.sources_for(private)] == ["far"]
+    assert found.address(private, ("twin/1",)) == uri
 
 
 def test_links_carry_as_many_at_a_time_as_the_rate_of_one_allows(tmp_path: Path) -> None:
@@ -111,7 +121,7 @@ def test_links_carry_as_many_at_a_time_as_the_rate_of_one_allows(tmp_path: Path)
         1,
     )
     # A tenth of what a node takes is best effort's, too.
-    assert found.rate("https://x/", ("n3",)) == 27_000_000
+    assert found.rate(image_at("https://x/"), ("n3",)) == 27_000_000
 
 
 @pytest.mark.parametrize(
@@ -285,6 +295,48 @@ def test_two_images_of_one_source_come_from_it_and_its_mirror_at_once(tmp_path: 
     own = "https://far.example.org/"
     assert sorted(fetches, key=len) == [(f"{own}a",), ("https://twin.example.org:8000/b", f"{own}b")]
     assert set(states) <= {"ready", "active"}
+
+
+def test_private_images_are_promised_by_their_own_server_alone(tmp_path: Path) -> None:
+    """A mirror is not asked for them: with what it could give, the second would be promised and late."""
+    sandbox = Sandbox(tmp_path, settings=settings(tmp_path, MIRRORED))
+    asked: dict[str, Any] = {
+        "server": "far.example.org",
+        "size_bytes": 18 * RATE,
+        "start": "now+60seconds",
+        "is_private": True,
+    }
+    first, second = (reserve(sandbox, name=name, image=name, **asked) for name in ("a", "b"))
+    sandbox.sleep(55)
+    found = state(sandbox, "a-1")
+    sandbox.close()
+
+    assert (first.result, second.result) == ("accepted", "refused")
+    assert found in ("ready", "active")
+
+
+@pytest.mark.parametrize("is_private", [False, True])
+def test_best_effort_asks_a_mirror_first_and_the_images_own_server_next(
+    tmp_path: Path, is_private: bool
+) -> None:
+    """Two images at once: what the mirror does not give, or may not, is to be had all the same."""
+    sandbox = Sandbox(
+        tmp_path, settings=settings(tmp_path, MIRRORED.replace("far.example", "images.example"))
+    )
+    own = "https://images.example.org/"
+    for caller, image, node in ((ALICE, "a", "n1"), (BOB, "b", "n3")):
+        sandbox.sizes[own + image] = 1_000 * RATE
+        more = "private: true" if is_private else ""
+        sandbox.submit(image, caller=caller, more=more, eligible=(node,))
+    sandbox.sleep(40)
+    fetches = {fetch.sources for pool in sandbox.pools.values() for fetch in pool.fetches}
+    sandbox.close()
+
+    if is_private:
+        # They have the one link in turn.
+        assert (f"{own}a",) in fetches <= {(f"{own}a",), (f"{own}b",)}
+    else:
+        assert fetches == {(f"{own}a",), ("https://twin.example.org:8000/b", f"{own}b")}
 
 
 def rates(sandbox: Sandbox, image: str) -> set[int | None]:
