@@ -61,6 +61,9 @@ class ReservationCopies:
                 self._log.warning(
                     "no copy before the job", node=each.node, reservation=live.name, words=each.words
                 )
+            elif isinstance(each, Moved) and each.node in live.ready:
+                # It was there before the service was started again.
+                self._missed(live, each.node)
             elif isinstance(each, Moved):
                 self._moved(live, each.node)
 

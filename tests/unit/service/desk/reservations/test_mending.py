@@ -15,7 +15,6 @@ from outrider.service.answers.decision import Decision
 from outrider.service.answers.nodes import Reconciled
 from outrider.service.answers.records import Explanation
 from outrider.service.answers.reply import Trouble
-from outrider.service.desk.nodes.orders import LOST_CALL_S
 from outrider.service.requests import Caller, Explain, Modify, Reconcile
 from outrider.service.settings import Settings
 from outrider.store.errors import Full
@@ -27,20 +26,6 @@ ROOT = Caller(uid=0, user="root", is_admin=True)
 
 def nodes_of(sandbox: Sandbox, name: str = "render-1") -> str:
     return show(sandbox, name).reservation.nodes
-
-
-def test_an_image_that_was_emptied_by_hand_is_brought_again(sandbox: Sandbox) -> None:
-    reserve(sandbox, start="now+1hours")
-    reserve(sandbox, name="later", start="now+5hours")
-    sandbox.sleep(3600 + 60)
-    assert show(sandbox, "render-1").reservation.state == "active"
-    assert digest_of("ubuntu") in sandbox.pools["n1"].images
-    sandbox.pools["n1"].images.clear()
-    sandbox.sleep(4 * 3600)
-
-    later = show(sandbox, "later-2")
-    assert later.reservation.state == "active"
-    assert digest_of("ubuntu") in sandbox.pools["n1"].images
 
 
 def test_a_node_that_goes_down_is_replaced_before_the_start(sandbox: Sandbox) -> None:
@@ -400,57 +385,6 @@ def test_a_restart_over_the_start_is_no_alarm(sandbox: Sandbox) -> None:
     explained = sandbox.ask(Explain(name="render-1"))
     assert isinstance(explained, Explanation)
     assert not any(each.kind == "alarm" for each in explained.decisions)
-
-
-def test_image_that_nobody_saw_at_the_start_keeps_no_promise(sandbox: Sandbox) -> None:
-    """It was ready, and is gone when the service comes back after the start: it may have gone before."""
-    reserve(sandbox, nodes=2, start="now+1hours")
-    sandbox.sleep(3600 - 30)
-    before = show(sandbox, "render-1").reservation.state
-    sandbox.pools["n2"].images.clear()
-    sandbox.clock.at_s += 60
-    sandbox.restart()
-    sandbox.sleep(4000)
-
-    receipt = show(sandbox, "render-1").receipt
-    assert before == "ready"
-    assert receipt is not None
-    assert not receipt.is_met
-    assert "s after its start" in receipt.words
-
-
-def test_image_that_nobody_saw_since_the_start_is_told_when_it_is_not_there(sandbox: Sandbox) -> None:
-    reserve(sandbox, start="now+2minutes", duration="1h")
-    sandbox.sleep(118)
-    sandbox.silent.add("n1")
-    sandbox.sleep(4)
-    begun = show(sandbox, "render-1").reservation
-    sandbox.silent.clear()
-    sandbox.pools["n1"].images.clear()
-    sandbox.sleep(LOST_CALL_S)
-    explained = sandbox.ask(Explain(name="render-1"))
-
-    assert begun.state == "active"
-    assert isinstance(explained, Explanation)
-    (why,) = [each.reason for each in explained.decisions if each.outcome == "endangered"]
-    assert why.startswith(
-        "nobody has seen image https://images.example.org/ubuntu on n1 since its start, and"
-    )
-
-
-def test_image_that_is_lost_after_the_start_has_kept_its_promise(sandbox: Sandbox) -> None:
-    reserve(sandbox, nodes=2, start="now+1hours")
-    sandbox.sleep(3600 + 3)
-    sandbox.pools["n2"].images.clear()
-    sandbox.restart()
-    sandbox.sleep(600)
-    brought = digest_of("ubuntu") in sandbox.pools["n2"].images
-    sandbox.sleep(3600)
-
-    receipt = show(sandbox, "render-1").receipt
-    assert brought
-    assert receipt is not None
-    assert receipt.is_met
 
 
 def test_what_has_begun_goes_on_when_the_clock_is_set_back(sandbox: Sandbox) -> None:
