@@ -79,8 +79,8 @@ class Pin:
     uri: str = ""
     size_bytes: int = 0
     readers: Readers | None = None
-    is_partial: bool = False
-    """Of an image in layers, only what is there is to stay; what is missing is still to be brought."""
+    layers: tuple[str, ...] = ()
+    """Of an image in layers only these are to stay, as far as they are there: the rest is brought later."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

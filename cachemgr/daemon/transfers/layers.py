@@ -28,13 +28,15 @@ from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.registry.references import SCHEMES, read_reference
 from cachemgr.fetch.registry.session import FoundContainer, Session
 from cachemgr.pool import ingest as ingests
-from cachemgr.pool import layered
+from cachemgr.pool import layered, pins
+from cachemgr.pool.layout import disk_errors
 from cachemgr.pool.pool import INGEST_LEASE_S, Want
 from cachemgr.pool.records import PUBLIC, Alias, ImageAccess, PoolPin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext
@@ -265,14 +267,19 @@ def _reserve(node: NodeContext, found: Layered, held: PoolPin) -> tuple[Part, ..
     return tuple(missing)
 
 
-def hold(node: NodeContext, found: Layered, pin: PoolPin) -> bool:
-    """Pin what is here of it, and reserve nothing; whether that is all."""
-    pinned_parts = 0
+def hold(node: NodeContext, found: Layered, pin: PoolPin, blobs: AbstractSet[str]) -> bool:
+    """Pin these blobs, as far as they are here, and nothing else of it; whether all of it is here."""
+    pool, part_pin = node.pool, layered.part_pin(pin, found.want.digest)
     for part in found.parts:
         with suppress(NotInPool):
-            node.pool.pin(part.digest, layered.part_pin(pin, found.want.digest))
-            pinned_parts += 1
-    return pinned_parts == len(found.parts) and node.pool.image(found.want.digest) is not None
+            if part.digest in blobs:
+                pool.pin(part.digest, part_pin)
+            else:
+                pool.unpin(part.digest, part_pin.owner)
+    # Not by the pool, which lets go of the blobs with it.
+    with disk_errors("removing a pin"):
+        pins.remove_pin(pool.disk, pool.layout.image(found.want.digest), pin.owner)
+    return not found.missing and pool.image(found.want.digest) is not None
 
 
 def _give_up(node: NodeContext, found: Layered, owner: str) -> None:

@@ -196,8 +196,9 @@ def _begin_layers(
     """The same of an image that stays in its layers."""
     access.require_privilege(caller, "adding an image as its layers")
     found = layers.look(node, caller, wanted, origins)
-    if wanted.hold and pin is not None:
-        return DryRun(fits=True, is_present=layers.hold(node, found, pin), evicted=())
+    if wanted.hold is not None and pin is not None:
+        blobs = {checked_digest(each) for each in wanted.hold}
+        return DryRun(fits=True, is_present=layers.hold(node, found, pin, blobs), evicted=())
     image = layers.present(node, found, None if wanted.dry_run else pin)
     if wanted.dry_run:
         return dry_run(node, found.missing_bytes, is_arriving=image is not None)

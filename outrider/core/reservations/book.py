@@ -134,6 +134,12 @@ class BookEntry:
         image = self.reservation.workspace.image
         return image is not None and life.image.key == image.key
 
+    def counted_on(self, life: Life) -> tuple[str, ...]:
+        """Of its own image in parts, what the life's transfer does not bring, since it is there before."""
+        image = self.reservation.workspace.image
+        brought = {part.key for part in life.image.parts}
+        return () if image is None else tuple(part.key for part in image.parts if part.key not in brought)
+
     def amounts(self) -> list[tuple[int, int]]:
         """What it takes of each node, as it is entered in a slot table."""
         return [(chosen.node, self.need * chosen.instances) for chosen in self.fits]
@@ -187,10 +193,10 @@ class Book:
     def brought_later(self, name: str) -> frozenset[int]:
         """The nodes of a reservation to which a transfer that waits is to bring its image: until that begins
         their pools may have promised its room to others. Of an image in parts some may be there."""
-        later, there = set[int](), set[int]()
-        for node, life in self.entries[name].lives:
+        entry, later, there = self.entries[name], set[int](), set[int]()
+        for node, life in entry.lives:
             is_waiting = life.transfer is not None and self.link.waits(life.transfer)
-            (later if is_waiting and not life.image.parts else there).add(node)
+            (later if is_waiting and not entry.counted_on(life) else there).add(node)
         return frozenset(later - there)
 
     def new_transfer_number(self) -> int:

@@ -359,7 +359,7 @@ class _OrdersOfACall:
         return OrderResult(order=order)
 
     def _pin(self, order: Pin) -> OrderResult:
-        if order.is_partial:
+        if order.layers:
             return self._hold(order)
         wanted = PinRequest(order.digest, owner_of(order.owner), order.until_s, "hold")
         pinned = self._asking.order("pin", wanted, ImageEntry)
@@ -368,14 +368,14 @@ class _OrdersOfACall:
         return self._check_readers(order, self._shown(order))
 
     def _hold(self, order: Pin) -> OrderResult:
-        """Whatever is there already: the rest of it is missing."""
+        """Some of its layers: the rest of it is missing."""
         held = AddRequest(
             uri=order.uri,
             digest=order.digest,
             pin=PinFields(owner_of(order.owner), order.until_s, "hold"),
             format=LAYERS,
             readers=order.readers,
-            hold=True,
+            hold=order.layers,
         )
         self._asking.send("add", held)
         return OrderResult(order=order, code="missing")

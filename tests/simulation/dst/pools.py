@@ -99,10 +99,10 @@ class Pool:
         _renew(self.pins.setdefault(digest, {}), owner, until_s)
         self.pin_layers(digest, owner, until_s)
 
-    def pin_layers(self, digest: str, owner: str, until_s: int) -> None:
-        """Hold what is there of an image's layers, under a name of its own."""
+    def pin_layers(self, digest: str, owner: str, until_s: int, only: tuple[str, ...] = ()) -> None:
+        """Hold what is there of an image's layers, or `only` these, under a name of its own."""
         for part in self.parts.get(digest, ()):
-            if part.key in self.images:
+            if part.key in self.images and (not only or part.key in only):
                 _renew(self.pins.setdefault(part.key, {}), f"{owner}{PART}{digest}", until_s)
 
     def unpin(self, digest: str, owner: str) -> None:
@@ -378,8 +378,9 @@ class Network:
         if isinstance(order, Fetch):
             code = self._fetch(pool, order, now_s)
         elif isinstance(order, Pin):
-            if order.is_partial:
-                pool.pin_layers(order.digest, order.owner, order.until_s)
+            if order.layers:
+                pool.unpin(order.digest, order.owner)
+                pool.pin_layers(order.digest, order.owner, order.until_s, order.layers)
                 code = "missing"
             elif pool.has(order.digest):
                 pool.pin(order.digest, order.owner, order.until_s)

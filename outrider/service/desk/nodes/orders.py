@@ -401,8 +401,8 @@ class NodeOrders:
             return self._failed(status, need, code, words, now_s)
         was_there, need.is_there = need.is_there, False
         if need.transfer is None or was_there:
-            need.next_s = now_s + (self._settings.pin_lease_s // 2 if need.is_partial else RETRY_S)
-            return [] if need.is_partial else [Missed(node=status.name, owner=need.owner)]
+            need.next_s = now_s + (self._settings.pin_lease_s // 2 if need.layers else RETRY_S)
+            return [] if need.layers else [Missed(node=status.name, owner=need.owner)]
         found = arriving.get(need.digest)
         if found is not None and found.has_failed:
             return self._failed(status, need, found.code, found.words, now_s)
@@ -462,7 +462,7 @@ class NodeOrders:
                 uri=need.uri,
                 size_bytes=need.size_bytes,
                 readers=need.readers,
-                is_partial=need.is_partial,
+                layers=need.layers,
             )
             if status.copies_for(need) and need.copy_from_s is not None and need.copy_from_s <= now_s:
                 yield Copy(digest=need.digest, owner=need.owner, until_s=until_s)

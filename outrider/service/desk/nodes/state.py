@@ -40,8 +40,8 @@ class Need:
     readers: Readers | None
     until_s: int
     transfer: int | None = None
-    is_partial: bool = False
-    """Its transfer has not begun: of an image in layers the node keeps what it has."""
+    layers: tuple[str, ...] = ()
+    """Its transfer has not begun: of an image in layers the node keeps these until then."""
     deadline_s: int | None = None
     rate_bytes_per_s: int | None = None
     mirror: str = ""

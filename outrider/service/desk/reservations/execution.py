@@ -101,15 +101,13 @@ class PlanExecution:
             # It is moved or changed: what it has there, or was to have, leaves its room to others meanwhile.
             self._node_orders.drop(names[node].name, live.name, site.now_s)
         for node, life in entry.lives:
-            has_begun = life.transfer is None or life.transfer in site.moving
-            # Of most reservations nothing is there or under way yet.
-            if not (has_begun or live.document.parts) or not entry.is_own(life):
+            if not entry.is_own(life):
                 continue
-            if has_begun:
+            if life.transfer is None or life.transfer in site.moving:
                 self._need(live, names[node].name, life.transfer)
-            else:
+            elif layers := entry.counted_on(life):
                 # What others have of it there must not go before the rest has come.
-                self._need(live, names[node].name, None, is_partial=True)
+                self._need(live, names[node].name, None, layers)
         reservation = live.reservation
         self._agenda.add(max(reservation.start_s, site.now_s), Topic.BEGIN, live.name)
         self._agenda.add(max(reservation.end_s, site.now_s), Topic.END, live.name)
@@ -282,15 +280,18 @@ class PlanExecution:
             if name not in statuses or not is_best_effort_alone(statuses[name], digest)
         )
 
-    def _need(self, live: Live, node: str, transfer: int | None, *, is_partial: bool = False) -> None:
+    def _need(self, live: Live, node: str, transfer: int | None, layers: tuple[str, ...] = ()) -> None:
         site, document = self._site, live.document
         moving = None if transfer is None else site.moving[transfer]
         status = self._node_orders.statuses.get(node)
         before = None if status is None else status.needs.get(live.name)
         until_s = live.reservation.end_s + site.settings.grace_s
-        terms = transfer, until_s, is_partial
-        if before is not None and (before.transfer, before.until_s, before.is_partial) == terms:
+        terms = transfer, until_s, layers
+        if before is not None and (before.transfer, before.until_s, before.layers) == terms:
             return
+        if layers and before is not None and not before.layers:
+            # What was there, or was to be, is brought later now.
+            self._node_orders.drop(node, live.name, site.now_s)
         need = Need(
             owner=live.name,
             digest=document.digest,
@@ -300,7 +301,7 @@ class PlanExecution:
             readers=document.readers,
             until_s=until_s,
             transfer=transfer,
-            is_partial=is_partial,
+            layers=layers,
             deadline_s=None if moving is None else moving.transfer.deadline_s,
             rate_bytes_per_s=None if moving is None else moving.rate_bytes_per_s,
             copy_from_s=copy_begin_s(live.reservation.start_s, document.size_bytes),

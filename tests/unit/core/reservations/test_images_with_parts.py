@@ -219,3 +219,19 @@ def test_transfer_in_progress_is_built_upon() -> None:
     assert [each.image.size_bytes for each in plan.transfers] == [10]
     end_running(book, 40)
     check_holdings(book)
+
+
+def test_parts_are_counted_on_where_somebody_has_them_before_the_rest_comes() -> None:
+    book = site(2, pool_bytes=200).book()
+    accept(book, wanted("first", 40, 100, A), 0)
+    pass_time(book, 0, 40)
+    accept(book, wanted("second", 80, 50, B, instances=3), 41)
+    entry = book.entries["second"]
+    names = book.timeline.nodes
+
+    counted_on = {names[node].name: entry.counted_on(life) for node, life in entry.copies()}
+
+    assert counted_on == {"n0": ("base",), "n1": ()}
+    assert book.brought_later("second") == frozenset(
+        node for node, each in enumerate(names) if each.name == "n1"
+    )

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from outrider.service.ports import Fetch
+from cachemgr.pool import layered as layered_pool
+from outrider.service.ports import Fetch, Pin
 from tests.daemons.node.daemons import MIB, Inside, ScriptedCarrier, eventually, sha256
-from tests.unit.service.nodes.telling import CLOCK, Tell, codes, fetch
+from tests.unit.service.nodes.telling import CLOCK, OWNER, Tell, codes, fetch
 
 COMMON = b"what both have. " * (MIB // 4)
 ONE, OTHER = "relay://one:1", "relay://other:1"
@@ -98,3 +99,38 @@ def test_best_effort_waits_for_what_a_deadline_brings(
     eventually("both are there", lambda: {first, second} <= there(tell), node.log)
 
     assert f"{OTHER}/{common}" not in [uri for uri, _ in carrier.started_at]
+
+
+def test_layers_that_are_counted_on_are_held_and_others_of_the_image_are_not(
+    node: Inside, carrier: ScriptedCarrier, tell: Tell
+) -> None:
+    """Its reservation holds all of it, and is moved: until its transfer begins it counts on one layer."""
+    digest = serve(carrier, ONE)
+    order = layered(ONE, digest)
+    tell(order)
+    eventually("the image is there", lambda: digest in there(tell), node.log)
+    blobs = [part.digest for part in layered_pool.parts_of(pool_of(node), pool_of(node).find(digest))]
+    before = {blob for blob in blobs if holders_of(node, blob)}
+    kept = f"sha256:{sha256(COMMON)}"
+    held = tell(
+        Pin(
+            digest=digest,
+            owner=OWNER,
+            until_s=order.until_s,
+            uri=order.uri,
+            layers=(kept, "sha256:" + 64 * "0"),
+        )
+    )
+
+    assert before == set(blobs)
+    assert codes(held) == ["missing"]
+    assert [f"sha256:{blob}" for blob in blobs if holders_of(node, blob)] == [kept]
+    assert not holders_of(node, digest.removeprefix("sha256:"))
+
+
+def pool_of(node: Inside) -> Any:
+    return node.node.pool
+
+
+def holders_of(node: Inside, digest: str) -> list[str]:
+    return [pin.owner for pin in pool_of(node).pins(digest)]

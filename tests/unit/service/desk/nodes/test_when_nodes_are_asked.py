@@ -225,7 +225,7 @@ def test_image_in_layers_does_not_come_through_nodes_where_best_effort_is_held_b
     node_orders = NodeOrders(SETTINGS, Agenda())
     node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
     node_orders.need("n1", need(owner="job-1", transfer=-1, upstream=("n0",)), NOW_S - 100)
-    partial = replace(need(), transfer=None, is_partial=True)
+    partial = replace(need(), transfer=None, layers=("one",))
     node_orders.need("n1", partial, NOW_S - 50)
     tell(node_orders, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
     node_orders.need("n1", need(deadline_s=NOW_S + 60), NOW_S + 1)
