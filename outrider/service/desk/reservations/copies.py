@@ -130,7 +130,8 @@ class ReservationCopies:
     def _missed(self, live: Live, node: str) -> None:
         """An image that was counted on is not in a pool: bring it there anew."""
         site = self._site
-        self._not_ready(live, node)
+        why = f"image {live.document.uri} was no longer on {node}"
+        self._not_ready(live, node, why)
         entry = site.book.entries.get(live.name)
         if entry is None:
             return
@@ -145,21 +146,22 @@ class ReservationCopies:
             # The copy was replaced in the meantime: what is on its way will be seen.
             return
         self._log.warning("image is missing", node=names[number].name, image=live.document.uri)
-        self.lose(node, live.document.image.key, f"image {live.document.uri} was no longer on {node}")
+        self.lose(node, live.document.image.key, why)
 
-    def _not_ready(self, live: Live, node: str) -> None:
+    def _not_ready(self, live: Live, node: str, why: str) -> None:
         """A node has lost its copy. That it was there keeps no promise unless it was seen at the start."""
         site = self._site
         live.ready.discard(node)
         site.stirred.add(live.name)
         receipt = None
-        seen_s = self._node_orders.statuses[node].needs[live.name].seen_s
+        need = self._node_orders.statuses[node].needs.get(live.name)
+        seen_s = None if need is None else need.seen_s
         was_there = live.has_begun or (seen_s is not None and seen_s >= live.reservation.start_s)
         if live.kept.ready_s is not None and not was_there:
             receipt = replace(live.kept, ready_s=None)
         state = State.PREPARING if live.record.state is State.READY else None
         if receipt is not None or state is not None:
-            site.change(live, state=state, receipt=receipt)
+            site.change(live, state=state, why=why if state is not None else None, receipt=receipt)
         if receipt is not None and live.record.state is State.ACTIVE:
             what = f"image {live.document.uri} on {node}"
             words = f"nobody has seen {what} since its start, and now it is not there"
@@ -175,6 +177,8 @@ class ReservationCopies:
         for name in lost.users:
             live = site.live.get(name)
             if live is not None:
+                # It is not told so itself if the service is started again before its node is asked.
+                self._not_ready(live, node, why)
                 self.restage(live, why)
 
     def _failed(self, live: Live, node: str) -> None:

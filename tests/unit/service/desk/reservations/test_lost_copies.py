@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from outrider.service.answers.records import Explanation
 from outrider.service.desk.nodes.orders import LOST_CALL_S
 from outrider.service.requests import Explain
@@ -94,3 +96,27 @@ def test_image_that_is_lost_after_the_start_has_kept_its_promise(sandbox: Sandbo
     assert brought
     assert receipt is not None
     assert receipt.is_met
+
+
+def test_copy_that_is_gone_for_one_reservation_is_gone_for_the_other(tmp_path: Path) -> None:
+    """The service dies before the node is asked for the other, and is not answered until after its start."""
+    site = Sandbox(tmp_path, nodes=1)
+    reserve(site, name="early", duration="10m")
+    reserve(site, name="first", start="now+2hours", duration="10m")
+    site.sleep(1200)
+    reserve(site, name="second", start="now+2hours", duration="10m")
+    site.sleep(200)
+    before = [show(site, name).reservation.state for name in ("first-2", "second-3")]
+    site.pools["n1"].images.clear()
+    while show(site, "first-2").reservation.state == "ready":
+        site.sleep(1)
+    site.restart()
+    site.pools["n1"].is_away = True
+    site.sleep(2 * 3600)
+    site.pools["n1"].is_away = False
+    site.sleep(900)
+    receipts = [show(site, name).receipt for name in ("first-2", "second-3")]
+    site.close()
+
+    assert before == ["ready", "ready"]
+    assert [receipt is not None and receipt.is_met for receipt in receipts] == [False, False]
