@@ -2,7 +2,8 @@
 site's own order of nodes, what else there is of each node then.
 
 Of an image that consists of parts, what is there belongs to other images, or to nobody. Whoever counts on
-it holds it from now on until its own end, so that it does not go before the rest has come.
+it holds it from now on until its own end, so that it does not go before the rest has come. What is only on
+its way for another image is not counted on: it ends with the reservation that it is for.
 """
 
 from __future__ import annotations
@@ -88,9 +89,13 @@ class Stock:
             return True
         others = {part.key for part in image.parts} - {part.key for part in life.image.parts}
         lives = self._book.pools.pools[node].lives.values()
-        for each in (each for group in lives for each in group if self.usable((each,)) is each):
+        for each in (each for group in lives for each in group if self.is_there(each)):
             others -= {part.key for part in each.image.parts} | {each.image.key}
         return not others
+
+    def is_there(self, life: Life) -> bool:
+        """Whether another image can count on its parts."""
+        return life.transfer is None and self.usable((life,)) is life
 
     def usable(self, lives: Sequence[Life]) -> Life | None:
         """The first of these, of whatever image, that is there at the start or may be kept for it."""
@@ -175,7 +180,7 @@ def parts_on(book: Book, stock: Stock, image: Image, node: int, there: Iterable[
         lacking.pop(part.key, None)
     bases: list[Life] = []
     if book.terms.is_reusing:
-        usable = [life for lives in pool.lives.values() for life in lives if stock.usable((life,)) is life]
+        usable = [life for lives in pool.lives.values() for life in lives if stock.is_there(life)]
         # The fewest others are held for it if those with the most come first.
         for life in sorted(usable, key=lambda each: (-_shared_bytes(each.image, lacking), each.number)):
             shared = [key for key in _keys(life.image) if key in lacking]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from outrider.core.images.pools import Lingering
 from outrider.core.model import Image, ImagePart
 from outrider.core.reservations.admission import Rejected, assess
@@ -12,7 +14,7 @@ from outrider.core.reservations.missing_copies import Restaged, lose_copy, note_
 from outrider.core.reservations.refusal import Cause
 from outrider.core.restart.snapshot import keep
 from tests.amount import examples
-from tests.unit.core.books import accept, begin_next, end_running, nodes, pass_time, wanted
+from tests.unit.core.books import accept, begin_next, nodes, pass_time, wanted
 from tests.unit.core.restart.test_restoring import again
 from tests.unit.core.sites import RATE_BYTES_PER_S, Site
 
@@ -130,6 +132,7 @@ def test_parts_that_a_node_says_it_has_are_not_brought_again() -> None:
 
 
 def test_lost_base_is_brought_again_with_what_was_to_be_brought_beside_it() -> None:
+    """To each in whole: the other one may be cancelled before it has come."""
     book = site().book()
     accept(book, wanted("first", 40, 400, A), 0)
     pass_time(book, 0, 40)
@@ -142,7 +145,7 @@ def test_lost_base_is_brought_again_with_what_was_to_be_brought_beside_it() -> N
     assert all(isinstance(each, Restaged) for each in answers.values())
     check_holdings(book)
     brought = [transfer for transfer, _ in book.link.latest_starts()]
-    assert sum(transfer.image.size_bytes for transfer in brought) == 110
+    assert sum(transfer.image.size_bytes for transfer in brought) == 200
 
 
 def test_lost_base_is_lost_once_to_all_that_build_on_it_together() -> None:
@@ -209,15 +212,19 @@ def test_parts_are_held_and_pools_keep_their_limits_in_random_histories() -> Non
             check_holdings(book)
 
 
-def test_transfer_in_progress_is_built_upon() -> None:
+@pytest.mark.parametrize("is_running", [False, True])
+def test_what_a_transfer_is_to_bring_for_another_image_is_not_counted_on(is_running: bool) -> None:
+    """It ends with the reservation that it is for, which then leaves the other the time of the link."""
     book = site().book()
-    accept(book, wanted("first", 40, 100, A), 20)
-    begin_next(book, 20)
+    accept(book, wanted("first", 40, 100, A), 10)
+    if is_running:
+        begin_next(book, 20)
 
-    plan = accept(book, wanted("second", 60, 50, B), 21)
+    plan = accept(book, wanted("second", 80, 50, B), 21)
+    book.cancel("first", 22)
 
-    assert [each.image.size_bytes for each in plan.transfers] == [10]
-    end_running(book, 40)
+    assert [each.image.size_bytes for each in plan.transfers] == [100]
+    assert there(book, "second", 0) == {"base", "right"}
     check_holdings(book)
 
 
