@@ -80,7 +80,7 @@ class AddRequest(ProtocolMessage):
     vouched: bool = False
     # Let a private image be everybody's, if its source gives it to whoever has no rights there.
     everybody: bool = False
-    # Of an image of layers, pin these of its blobs, as far as they are here, and nothing else of it.
+    # Of an image of layers, only pin these of its blobs, as far as they are here.
     hold: tuple[str, ...] | None = None
     at_least_1 = ("rate_bytes_per_s", "expected_rate_bytes_per_s")
 

@@ -28,8 +28,7 @@ from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.registry.references import SCHEMES, read_reference
 from cachemgr.fetch.registry.session import FoundContainer, Session
 from cachemgr.pool import ingest as ingests
-from cachemgr.pool import layered, pins
-from cachemgr.pool.layout import disk_errors
+from cachemgr.pool import layered
 from cachemgr.pool.pool import INGEST_LEASE_S, Want
 from cachemgr.pool.records import PUBLIC, Alias, ImageAccess, PoolPin
 
@@ -268,18 +267,12 @@ def _reserve(node: NodeContext, found: Layered, held: PoolPin) -> tuple[Part, ..
 
 
 def hold(node: NodeContext, found: Layered, pin: PoolPin, blobs: AbstractSet[str]) -> bool:
-    """Pin these blobs, as far as they are here, and nothing else of it; whether all of it is here."""
-    pool, part_pin = node.pool, layered.part_pin(pin, found.want.digest)
+    """Pin these blobs, as far as they are here, and reserve nothing; whether all of it is here."""
     for part in found.parts:
-        with suppress(NotInPool):
-            if part.digest in blobs:
-                pool.pin(part.digest, part_pin)
-            else:
-                pool.unpin(part.digest, part_pin.owner)
-    # Not by the pool, which lets go of the blobs with it.
-    with disk_errors("removing a pin"):
-        pins.remove_pin(pool.disk, pool.layout.image(found.want.digest), pin.owner)
-    return not found.missing and pool.image(found.want.digest) is not None
+        if part.digest in blobs:
+            with suppress(NotInPool):
+                node.pool.pin(part.digest, layered.part_pin(pin, found.want.digest))
+    return not found.missing and node.pool.image(found.want.digest) is not None
 
 
 def _give_up(node: NodeContext, found: Layered, owner: str) -> None:

@@ -379,7 +379,6 @@ class Network:
             code = self._fetch(pool, order, now_s)
         elif isinstance(order, Pin):
             if order.layers:
-                pool.unpin(order.digest, order.owner)
                 pool.pin_layers(order.digest, order.owner, order.until_s, order.layers)
                 code = "missing"
             elif pool.has(order.digest):

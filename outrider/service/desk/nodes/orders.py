@@ -96,7 +96,9 @@ class NodeOrders:
         status.needs[need.owner] = need
         if need.upstream:
             self._behind[need.upstream[0], need.owner] = node
-        status.unpins.pop((need.digest, need.owner), None)
+        if not need.layers:
+            # Of those the node is to hold no more than they are.
+            status.unpins.pop((need.digest, need.owner), None)
         begins_anew = status.stops.pop(need.digest, False)
         status.has_new |= before is None
         # Of an image in layers what was there was held before its transfer began.
@@ -436,7 +438,9 @@ class NodeOrders:
             if at_s <= now_s:
                 yield Unpin(digest=digest, owner=owner)
         for need in status.needs.values():
-            if need.next_s > now_s or not self._may_be_told(need, now_s):
+            # What is let go of takes those layers with it that are to stay.
+            is_let_go = bool(need.layers) and status.unpins.get((need.digest, need.owner), now_s + 1) <= now_s
+            if (need.next_s > now_s and not is_let_go) or not self._may_be_told(need, now_s):
                 continue
             until_s = min(need.until_s, now_s + self._settings.pin_lease_s)
             until_s = max(until_s, now_s + self._settings.grace_s)

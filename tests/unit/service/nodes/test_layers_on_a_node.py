@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cachemgr.pool import layered as layered_pool
-from outrider.service.ports import Fetch, Pin
+from outrider.service.ports import Fetch, Pin, Unpin
 from tests.daemons.node.daemons import MIB, Inside, ScriptedCarrier, eventually, sha256
 from tests.unit.service.nodes.telling import CLOCK, OWNER, Tell, codes, fetch
 
@@ -110,20 +110,15 @@ def test_layers_that_are_counted_on_are_held_and_others_of_the_image_are_not(
     tell(order)
     eventually("the image is there", lambda: digest in there(tell), node.log)
     blobs = [part.digest for part in layered_pool.parts_of(pool_of(node), pool_of(node).find(digest))]
-    before = {blob for blob in blobs if holders_of(node, blob)}
     kept = f"sha256:{sha256(COMMON)}"
-    held = tell(
-        Pin(
-            digest=digest,
-            owner=OWNER,
-            until_s=order.until_s,
-            uri=order.uri,
-            layers=(kept, "sha256:" + 64 * "0"),
-        )
-    )
+    layers = (kept, "sha256:" + 64 * "0")
+    hold = Pin(digest=digest, owner=OWNER, until_s=order.until_s, uri=order.uri, layers=layers)
+    tell(hold)
+    before = {blob for blob in blobs if holders_of(node, blob)}
+    held = tell(Unpin(digest=digest, owner=OWNER), hold)
 
-    assert before == set(blobs)
-    assert codes(held) == ["missing"]
+    assert before == set(blobs), "one that is told late takes nothing away"
+    assert codes(held) == ["", "missing"]
     assert [f"sha256:{blob}" for blob in blobs if holders_of(node, blob)] == [kept]
     assert not holders_of(node, digest.removeprefix("sha256:"))
 

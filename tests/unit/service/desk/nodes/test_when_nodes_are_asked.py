@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from outrider.service.desk.nodes.events import Arrived, Moved, News
-from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.nodes.orders import RETRY_S, NodeOrders
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.state.agenda import Agenda
 from outrider.service.ports import (
@@ -84,7 +84,10 @@ def answer(
     *,
     arriving: Arriving | None = None,
     owners: tuple[str, ...] | None = None,
+    letting_go: str = "",
 ) -> list[News]:
+    """`letting_go`: the fault of doing so."""
+    pinned = "missing" if owners is None else ""
     image = NodeImage(digest=DIGEST, size_bytes=SIZE, owners=owners or ())
     report = NodeReport(
         node="n1",
@@ -94,7 +97,7 @@ def answer(
         arriving=() if arriving is None else (arriving,),
         images=(() if owners is None else (image,)) if call.wants_images else None,
         results=tuple(
-            OrderResult(order=order, code="missing" if isinstance(order, Pin) and owners is None else "")
+            OrderResult(order=order, code={Pin: pinned, Unpin: letting_go}.get(type(order), ""))
             for order in call.orders
         ),
     )
@@ -233,6 +236,25 @@ def test_image_in_layers_does_not_come_through_nodes_where_best_effort_is_held_b
 
     assert stop == Stop(digest=DIGEST)
     assert [each.sources for each in others if isinstance(each, Fetch)] == 2 * [("http://site/image",)]
+
+
+def test_image_that_is_brought_later_is_let_go_but_for_the_layers_that_are_counted_on() -> None:
+    """If the node cannot let go of it at once, it is told both again: to let go takes those layers, too."""
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
+    node_orders.need("n1", need(), NOW_S - 100)
+    tell(node_orders, NOW_S - 99)
+    node_orders.drop("n1", "render-1", NOW_S)
+    node_orders.need("n1", replace(need(), transfer=None, layers=("one",)), NOW_S)
+    at_once = call_at(node_orders, NOW_S)
+    answer(node_orders, at_once, NOW_S, letting_go="disk")
+    again = call_at(node_orders, NOW_S + RETRY_S)
+
+    for call in (at_once, again):
+        unpin, pin = call.orders
+        assert isinstance(unpin, Unpin)
+        assert isinstance(pin, Pin)
+        assert pin.layers == ("one",)
 
 
 def test_deadline_joins_what_comes_by_the_same_way() -> None:
