@@ -27,6 +27,8 @@ JOB_OWNER = "job-"
 FURTHER = "+"
 """Between a job and the number of an image that it needs beside its own: `job-17+1`."""
 USER_OWNER = "uid:"
+PROOF = "proof:"
+"""How keys of transfers begin that only read an image; its digest follows."""
 
 
 # -- requests -------------------------------------------------------------------------------
@@ -80,6 +82,8 @@ class AddRequest(ProtocolMessage):
     vouched: bool = False
     # Let a private image be everybody's, if its source gives it to whoever has no rights there.
     everybody: bool = False
+    # Of an image that is here for others, read it at its address, and open it if that gives the same bytes.
+    proof: bool = False
     # Of an image of layers, only pin these of its blobs, as far as they are here.
     hold: tuple[str, ...] | None = None
     at_least_1 = ("rate_bytes_per_s", "expected_rate_bytes_per_s")

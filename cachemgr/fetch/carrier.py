@@ -60,7 +60,7 @@ class FetchCarrier:
             return _everybodys_file(origin)
         return resolve(
             origin.uri,
-            self._settings(origin),
+            self.settings_for(origin),
             self.clock,
             validator=origin.digest or None,
             ticket=self._ticket(origin),
@@ -103,7 +103,7 @@ class FetchCarrier:
             return OpenFileSource(origin)
         ticket = self._ticket(origin)
         source = source_of(
-            origin.uri, self._settings(origin), self.clock, validator=origin.digest or None, ticket=ticket
+            origin.uri, self.settings_for(origin), self.clock, validator=origin.digest or None, ticket=ticket
         )
         # Two addresses that differ only in their query are two sources.
         source.name = origin.name
@@ -114,7 +114,8 @@ class FetchCarrier:
             return None
         return self.ticket(parse(origin.uri).digest)
 
-    def _settings(self, origin: Origin) -> SourceSettings:
+    def settings_for(self, origin: Origin) -> SourceSettings:
+        """Without the site's passwords if the site does not ask."""
         if origin.is_trusted:
             return self.settings
         return replace(

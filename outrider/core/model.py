@@ -78,6 +78,12 @@ class Image:
         """What makes two images the same one."""
         return self.digest or self.uri
 
+    def may_be(self, there: Image, *, is_coming: bool = False) -> bool:
+        """Whether whoever wants this image may count on that one, which has the same key. Nobody is let in to
+        a private one by another address, for knowing its digest; and whether an address of somebody else's
+        delivers what `is_coming` from there, nobody knows."""
+        return there.uri == self.uri or not (there.is_private or is_coming)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:

@@ -44,6 +44,7 @@ class Relay:
 
 Source = str | Relay
 """A URI, or another node."""
+READ, KNOWN = "read", "known"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +64,8 @@ class Fetch:
     rate_bytes_per_s: int | None = None
     format: str = ""
     readers: Readers | None = None
+    proof: str = ""
+    """To what is there for others: READ its bytes at its address, or such a right is KNOWN."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

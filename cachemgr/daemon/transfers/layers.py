@@ -21,6 +21,7 @@ from cachemgr.base.errors import (
     Unsuitable,
     WrongBytes,
 )
+from cachemgr.daemon.transfers.content import Content
 from cachemgr.fetch.bring import BringOrder, TransferTerms, bring
 from cachemgr.fetch.carrier import FetchCarrier, origin_of, pinned
 from cachemgr.fetch.control import Control
@@ -34,7 +35,7 @@ from cachemgr.pool.records import PUBLIC, Alias, ImageAccess, PoolPin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
     from cachemgr.daemon.network.peer import NodeCaller
@@ -193,7 +194,7 @@ def _asked(node: NodeContext, wanted: AddRequest, origins: Sequence[Origin]) -> 
         return _given(node, origins[-1])
     if asked is None or not isinstance(carrier, FetchCarrier):
         raise BadRequest("an image of layers comes from a registry: write docker://HOST/NAME:TAG")
-    settings = carrier.settings
+    settings = carrier.settings_for(asked)
     session = Session(read_reference(asked.uri), settings.registries, settings.web, node.clock)
     try:
         found = session.find(node.config.resolve_timeout_s)
@@ -209,7 +210,7 @@ def _given(node: NodeContext, origin: Origin) -> bytes:
     size_bytes = node.carrier.resolve(origin, node.config.resolve_timeout_s).size_bytes
     if size_bytes > layered.MOST_MANIFEST_BYTES:
         raise Unsuitable(f"image {origin.name} has a manifest of {size_bytes} bytes: it is none")
-    sink = _Content(size_bytes)
+    sink = Content(size_bytes)
     node.carrier.carry(sink, [origin], TransferTerms(control=Control()))
     return bytes(sink.data)
 
@@ -237,13 +238,25 @@ def _prove_public(node: NodeContext, transfer: PoolTransfer, found: Layered, ter
         if image is None or image.readers.is_public:
             continue
         origins = [each for each in _origins(transfer, part) if each.scheme in SCHEMES]
-        sink = _Content(part.size_bytes, keeps=False)
+        sink = Content(part.size_bytes, keeps=False)
         node.carrier.carry(sink, origins, dataclasses.replace(terms, on_progress=None))
         if sink.digest != part.digest:
             raise WrongBytes(
                 f"the registry sends other bytes for layer {part.digest[:12]} than its digest says"
             )
         node.pool.change_image(dataclasses.replace(image, readers=PUBLIC))
+
+
+def prove(node: NodeContext, wanted: AddRequest, found: Layered) -> Callable[..., None]:
+    """What reads an image that is here for others at its registry, as anybody may, with its manifest: its
+    blobs are everybody's then."""
+
+    def read(transfer: PoolTransfer, terms: TransferTerms) -> None:
+        if _asked(node, wanted, transfer.origins) != found.manifest:
+            raise WrongBytes(f"image {transfer.uri} has another manifest by now: correct its digest")
+        _prove_public(node, transfer, found, terms)
+
+    return read
 
 
 def _reserve(node: NodeContext, found: Layered, held: PoolPin) -> tuple[Part, ...]:
@@ -363,27 +376,6 @@ def _beyond(terms: TransferTerms, before_bytes: int, all_bytes: int) -> Transfer
         )
 
     return dataclasses.replace(terms, on_progress=told)
-
-
-class _Content:
-    """Bytes that are read and not put into the pool."""
-
-    def __init__(self, size_bytes: int, *, keeps: bool = True) -> None:
-        self.size_bytes = size_bytes
-        self.offset = 0
-        self.data = bytearray()
-        self._keeps = keeps
-        self._hash = hashlib.sha256()
-
-    @property
-    def digest(self) -> str:
-        return self._hash.hexdigest()
-
-    def write(self, data: bytes | memoryview) -> None:
-        self._hash.update(data)
-        self.offset += len(data)
-        if self._keeps:
-            self.data += data
 
 
 class _Known:

@@ -19,12 +19,14 @@ from cachemgr.pool.records import PUBLIC, digest_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext
     from cachemgr.fetch.bring import Origin
     from cachemgr.pool.pool import ImagePool
     from cachemgr.pool.records import PoolImage
-    from cachemgr.protocol import AddRequest
+    from cachemgr.protocol import AddRequest, Readers
 
 
 def require_privilege(caller: NodeCaller, what: str) -> None:
@@ -161,6 +163,13 @@ def publish(node: NodeContext, image: PoolImage) -> PoolImage:
     changed = dataclasses.replace(image, readers=PUBLIC)
     node.pool.change_image(changed)
     return changed
+
+
+def opening(node: NodeContext, readers: Readers | None) -> Callable[[PoolImage], PoolImage]:
+    """What lets these users, or everybody, use a private image."""
+    if readers is None:
+        return lambda image: publish(node, image)
+    return lambda image: allow(node, image, set(readers.uids))
 
 
 def check_image_quota(node: NodeContext, caller: NodeCaller) -> None:

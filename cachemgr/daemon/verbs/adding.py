@@ -5,25 +5,24 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from cachemgr.base.errors import BadRequest, CacheError, NeverFits, NoRoom, NotAllowed, NotInPool, WrongBytes
+from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool, WrongBytes
 from cachemgr.base.hashing import ThreadedHasher
-from cachemgr.base.sizes import in_words
-from cachemgr.daemon.transfers import layers
+from cachemgr.daemon.transfers import layers, proofs
 from cachemgr.daemon.transfers.places import close_files
 from cachemgr.daemon.transfers.transfer import PoolTransfer
 from cachemgr.daemon.verbs import access, quota
+from cachemgr.daemon.verbs.promising import dry_run
 from cachemgr.daemon.verbs.shapes import image_entry, transfer_entry, transfer_progress
 from cachemgr.fetch.bring import BringOrder, Origin, bring, name_it
 from cachemgr.fetch.carrier import open_origin, origin_of, pinned, user_origin
 from cachemgr.fetch.registry.references import SCHEMES as REGISTRIES
 from cachemgr.fetch.sources.kinds import RESUMED
-from cachemgr.pool import pins, room
+from cachemgr.pool import pins
 from cachemgr.pool.pool import INGEST_LEASE_S, Want
 from cachemgr.pool.records import PIN_KINDS, PUBLIC, ImageAccess, PoolImage, PoolPin, checked_digest
 from cachemgr.protocol import (
     AddRequest,
     DryRun,
-    EvictedImage,
     ImageEntry,
     PinFields,
     PinRequest,
@@ -101,7 +100,7 @@ def pin_image(node: NodeContext, caller: NodeCaller, image: PoolImage, pin: Pool
 def _checked(node: NodeContext, caller: NodeCaller, wanted: AddRequest) -> AddRequest:
     """The request with its digest as pools write it, and what this node takes where it does not say."""
     is_ours = wanted.sources or wanted.expires_s is not None or wanted.expected_rate_bytes_per_s is not None
-    if (is_ours or wanted.vouched or wanted.everybody) and not caller.is_privileged:
+    if (is_ours or wanted.vouched or wanted.everybody or wanted.proof) and not caller.is_privileged:
         raise NotAllowed("sources, an expiry and an expected rate are for root and the pool's own user")
     return wanted.changed(
         digest=checked_digest(wanted.digest) if wanted.digest else "",
@@ -144,6 +143,8 @@ def _begin(
         return _begin_layers(node, caller, wanted, origins, pin)
     _drop_stale_name(node, wanted, origins[0])
     image = node.pool.find(wanted.digest or wanted.uri)
+    if image is not None and wanted.proof:
+        return proofs.begin(node, caller.uid, wanted, image, access.opening(node, wanted.readers))
     if image is not None:
         return _present(node, caller, wanted, origins, pin, image)
     wanted, origins, size_bytes = _looked_up(node, caller, wanted, origins)
@@ -199,6 +200,10 @@ def _begin_layers(
     if wanted.hold is not None and pin is not None:
         blobs = {checked_digest(each) for each in wanted.hold}
         return DryRun(fits=True, is_present=layers.hold(node, found, pin, blobs), evicted=())
+    there = node.pool.image(found.want.digest)
+    if wanted.proof and there is not None and not found.missing and wanted.readers is None:
+        opens, reads = access.opening(node, None), layers.prove(node, wanted, found)
+        return proofs.begin(node, caller.uid, wanted, there, opens, reads)
     image = layers.present(node, found, None if wanted.dry_run else pin)
     if wanted.dry_run:
         return dry_run(node, found.missing_bytes, is_arriving=image is not None)
@@ -477,21 +482,3 @@ def _drop_stale_name(node: NodeContext, wanted: AddRequest, origin: Origin) -> N
     found = os.fstat(origin.descriptor)
     if found.st_size != image.size_bytes or int(found.st_mtime) >= image.added_s:
         node.pool.remove_alias(wanted.uri)
-
-
-def dry_run(node: NodeContext, size_bytes: int, *, is_arriving: bool = False) -> DryRun:
-    """Whether that many bytes would find room, and what would have to leave."""
-    if is_arriving:
-        return DryRun(fits=True, is_present=False, evicted=())
-    limit_bytes = node.pool.settings.limit_bytes
-    if size_bytes > limit_bytes:
-        raise NeverFits(f"{in_words(size_bytes)} never fit into the pool of {in_words(limit_bytes)}")
-    with node.pool.changing("looking for room"):
-        over_bytes = node.pool.index.used_bytes() + size_bytes - limit_bytes
-        short_bytes = size_bytes + room.SPARE_BYTES - node.pool.disk.free_bytes(node.pool.layout.root)
-        missing_bytes = max(over_bytes, short_bytes)
-        chosen = [] if missing_bytes <= 0 else room.choose(node.pool, missing_bytes)
-    if chosen is None:
-        raise NoRoom(f"{in_words(size_bytes)} find no room: too much is pinned or arriving")
-    evicted = tuple(EvictedImage(f"sha256:{each.key}", each.size_bytes) for each in chosen)
-    return DryRun(fits=True, is_present=False, evicted=evicted)

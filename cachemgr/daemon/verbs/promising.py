@@ -1,13 +1,16 @@
-"""The verb `promise`: how many bytes are promised to reservations here, and what is in their way."""
+"""The verb `promise`: how many bytes are promised to reservations here, and what is in their way; and whether
+more would find room."""
 
 from __future__ import annotations
 
-from cachemgr.base.errors import BadRequest
+from cachemgr.base.errors import BadRequest, NeverFits, NoRoom
+from cachemgr.base.sizes import in_words
 from cachemgr.config import share_bytes
 from cachemgr.daemon.copies import copied_formats
 from cachemgr.daemon.verbs import access, quota
+from cachemgr.pool import room
 from cachemgr.pool.held import promise as hold
-from cachemgr.protocol import HeldEntry, PromisedRoom, PromiseRequest
+from cachemgr.protocol import DryRun, EvictedImage, HeldEntry, PromisedRoom, PromiseRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,3 +64,21 @@ def _told(holdings: list[PoolHolding]) -> tuple[HeldEntry, ...]:
         until_s = max(each.until_s for each in rest)
         told.append(HeldEntry(None, sum(each.size_bytes for each in rest), until_s))
     return tuple(told)
+
+
+def dry_run(node: NodeContext, size_bytes: int, *, is_arriving: bool = False) -> DryRun:
+    """Whether that many bytes would find room, and what would have to leave."""
+    if is_arriving:
+        return DryRun(fits=True, is_present=False, evicted=())
+    limit_bytes = node.pool.settings.limit_bytes
+    if size_bytes > limit_bytes:
+        raise NeverFits(f"{in_words(size_bytes)} never fit into the pool of {in_words(limit_bytes)}")
+    with node.pool.changing("looking for room"):
+        over_bytes = node.pool.index.used_bytes() + size_bytes - limit_bytes
+        short_bytes = size_bytes + room.SPARE_BYTES - node.pool.disk.free_bytes(node.pool.layout.root)
+        missing_bytes = max(over_bytes, short_bytes)
+        chosen = [] if missing_bytes <= 0 else room.choose(node.pool, missing_bytes)
+    if chosen is None:
+        raise NoRoom(f"{in_words(size_bytes)} find no room: too much is pinned or arriving")
+    evicted = tuple(EvictedImage(f"sha256:{each.key}", each.size_bytes) for each in chosen)
+    return DryRun(fits=True, is_present=False, evicted=evicted)

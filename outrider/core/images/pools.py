@@ -44,7 +44,7 @@ class Life:
 
 
 class Lingering(NamedTuple):
-    """An image that nobody needs any more but that is still in the pool."""
+    """An image that nobody needs any more but that is still in the pool, for everybody."""
 
     key: str
     size_bytes: int
@@ -471,7 +471,7 @@ class Pools:
         self._drop(node, life, keep=True)
         others = pool.lives.get(key)
         still_there = others is not None and any(other.start_s <= now_s for other in others)
-        if pool.keep_bytes and not still_there and key not in pool.lingering:
+        if pool.keep_bytes and not (still_there or image.is_private or key in pool.lingering):
             uses = pool.uses.get(key, 0)
             pool.lingering[key] = Lingering(key, size_bytes, life.ready_s, uses, expires_s, None)
             self.make_room(node, now_s)

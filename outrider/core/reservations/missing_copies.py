@@ -39,15 +39,17 @@ class Restaged:
     is_late: bool = False
 
 
-def lose_copy(book: Book, node: str, key: str, now_s: int) -> LostCopy:
-    """A node does not have an image that the book counts on, and nothing brings it there any more.
+def lose_copy(book: Book, node: str, key: str, now_s: int, *, uri: str | None = None) -> LostCopy:
+    """A node does not have an image that the book counts on, and nothing brings it there any more; of one
+    with `uri` only that address is of no use.
 
     A transfer that runs goes on: it brings the image to its other nodes, or nothing.
     """
     number = book.timeline.number_of[node]
     pools = book.pools
-    pools.forget(number, key)
-    gone = list(pools.pools[number].lives.get(key, ()))
+    if uri is None:
+        pools.forget(number, key)
+    gone = [life for life in pools.pools[number].lives.get(key, ()) if uri in (None, life.image.uri)]
     users = {user for life in gone for user in life.users}
     gone += _built_on(book, number, key, users)
     users.update(user for life in gone for user in life.users)
@@ -76,8 +78,11 @@ def _built_on(book: Book, number: int, key: str, users: Collection[str]) -> list
     return list(found.values())
 
 
-def copy_arrived(book: Book, node: str, key: str, now_s: int) -> tuple[int, ...]:
-    """An image that transfers were to bring to a node is there by itself, and ready now.
+def copy_arrived(
+    book: Book, node: str, key: str, now_s: int, *, there: Image | None = None
+) -> tuple[int, ...]:
+    """An image that transfers were to bring to a node is there by itself, and ready now. `there`: as what,
+    if not everybody may count on it.
 
     The transfers that have nothing else to bring and are out of the link are returned; one that
     runs goes on. If the pool has promised its room to others until the transfer was to begin,
@@ -88,7 +93,7 @@ def copy_arrived(book: Book, node: str, key: str, now_s: int) -> tuple[int, ...]
     dropped: list[int] = []
     for life in tuple(pool.lives.get(key, ())):
         transfer = life.transfer
-        if transfer is None:
+        if transfer is None or (there is not None and not life.image.may_be(there)):
             continue
         earlier = (now_s, life.start_s, life.image.size_bytes)
         if life.start_s > now_s and not pool.has_room((earlier,), now_s, key):
@@ -143,19 +148,22 @@ def awaited(book: Book, node: str) -> tuple[str, ...]:
     )
 
 
-def note_pool(book: Book, node: str, images: Iterable[Lingering], now_s: int) -> tuple[str, ...]:
+def note_pool(
+    book: Book, node: str, images: Iterable[Lingering], now_s: int, *, private: Collection[str] = ()
+) -> tuple[str, ...]:
     """What a node says that its pool holds; the images that should be ready there but are not.
 
-    Those are candidates for `lose_copy`. What no life of the book claims lingers from now on,
-    and nothing else does: where nothing may linger (`keep_bytes` is 0), nothing is noted.
+    Those are candidates for `lose_copy`. What no life of the book claims lingers from now on, unless it is
+    `private`, and nothing else does: where nothing may linger (`keep_bytes` is 0), nothing is noted.
     """
     number = book.timeline.number_of[node]
     pool = book.pools.pools[number]
     found = {image.key: image for image in images}
-    for key in sorted(pool.lingering.keys() - found.keys() | pool.lingering.keys() & pool.lives.keys()):
+    spare = found.keys() - pool.lives.keys() - set(private)
+    for key in sorted(pool.lingering.keys() - spare):
         book.pools.forget(number, key)
     parts = {part.key for lives in pool.lives.values() for life in lives for part in life.image.parts}
-    for key in sorted(found.keys() - pool.lives.keys() - parts) if pool.keep_bytes else ():
+    for key in sorted(spare - parts) if pool.keep_bytes else ():
         book.pools.keep(number, found[key])
         pool.uses[key] = found[key].uses
     missing = [
@@ -167,8 +175,17 @@ def note_pool(book: Book, node: str, images: Iterable[Lingering], now_s: int) ->
     return tuple(sorted(missing))
 
 
-def restage(book: Book, name: str, now_s: int) -> Restaged | Refusal:
-    """Plan how a reservation gets its image on those of its nodes where it lacks it.
+def part_with(book: Book, name: str, node: str, now_s: int) -> None:
+    """A reservation cannot use the copies of its image that it counts on there, which others keep."""
+    entry, number = book.entries[name], book.timeline.number_of[node]
+    gone = [each for each in entry.copies() if each[0] == number]
+    entry.lives = [each for each in entry.lives if each not in gone]
+    book.let_go(gone, name, now_s)
+
+
+def restage(book: Book, name: str, now_s: int, *, without: Collection[str] = ()) -> Restaged | Refusal:
+    """Plan how a reservation gets its image on those of its nodes where it lacks it; and what others have on
+    nodes that are in `without` is of no use to it.
 
     By its start, if the link allows. Otherwise at the earliest deadline that makes nobody late, or
     with what others bring to its nodes anyhow, if that is there as early. A copy that cannot
@@ -179,7 +196,8 @@ def restage(book: Book, name: str, now_s: int) -> Restaged | Refusal:
     image, start_s = entry.reservation.workspace.image, max(entry.reservation.start_s, now_s)
     if image is None or entry.end_s <= now_s:
         return Restaged(deadline_s=start_s)
-    found, coming = _sources(book, entry, image, start_s, now_s)
+    shunned = frozenset(book.timeline.number_of[node] for node in without)
+    found, coming = _sources(book, entry, image, start_s, now_s, shunned)
     every = replace(found, missing=tuple(sorted((*found.missing, *(node for node, _ in coming)))))
     plan = _plan(book, entry, image, every, start_s, now_s)
     if isinstance(plan, Refusal) and (plan.cause is Cause.LINK or coming):
@@ -223,7 +241,7 @@ def _ready_s(plan: ReservationPlan, now_s: int) -> int:
 
 
 def _sources(
-    book: Book, entry: BookEntry, image: Image, start_s: int, now_s: int
+    book: Book, entry: BookEntry, image: Image, start_s: int, now_s: int, shunned: Collection[int]
 ) -> tuple[CopySources, tuple[tuple[int, Life], ...]]:
     """Where each node without the image can have it from; and copies that are brought there for others,
     but later."""
@@ -234,8 +252,9 @@ def _sources(
     coming: list[tuple[int, Life]] = []
     missing: list[int] = []
     for node in sorted({chosen.node for chosen in entry.fits} - has):
-        later = [life for life in _lives(book, node, image) if _comes_after(book, life, start_s)]
-        if not book.terms.is_reusing:
+        lives = [life for life in _lives(book, node, image) if image.may_be(life.image, is_coming=True)]
+        later = [life for life in lives if _comes_after(book, life, start_s)]
+        if not book.terms.is_reusing or node in shunned:
             missing.append(node)
         elif stock.holds(node):
             if node in stock.lives:

@@ -101,6 +101,8 @@ class Stock:
         """The first of these, of whatever image, that is there at the start or may be kept for it."""
         aside = self._book.link.aside
         for life in lives:
+            if not self._may_be(life):
+                continue
             if life.transfer is not None and (life.transfer in aside or life.transfer in self._late):
                 # Nobody guarantees any more when it will have arrived.
                 continue
@@ -119,10 +121,15 @@ class Stock:
                 return life
         return None
 
+    def _may_be(self, life: Life) -> bool:
+        return self._image is None or self._image.may_be(life.image, is_coming=life.transfer is not None)
+
     def _waiting(self, lives: Sequence[Life]) -> Life | None:
         """A copy that is due after the start, by a transfer with a deadline that has not begun."""
         for life in lives:
             if life.transfer is None or life.is_firm or life.transfer in self._late:
+                continue
+            if not self._may_be(life):
                 continue
             if life.ready_s > self._start_s and self._book.link.waits(life.transfer):
                 return life

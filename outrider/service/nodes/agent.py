@@ -6,21 +6,18 @@ Orders say what should be, so each of them may come twice: what is so already st
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
 
 from cachemgr.base.clock import Clock
-from cachemgr.base.errors import BadRequest, CacheError, DiskFailed, NoDaemon, NotAllowed
-from cachemgr.base.message import plain
+from cachemgr.base.errors import CacheError, DiskFailed
 from cachemgr.base.shares import Share
-from cachemgr.network.fields import WrongField, read_answer
 from cachemgr.pool.layered import LAYERS
 from cachemgr.protocol import (
     JOB_OWNER,
+    PROOF,
     RESERVATION_OWNER,
     AddRequest,
-    ArrivingEntry,
     CopyRequest,
     CopyState,
     ImageEntry,
@@ -38,7 +35,6 @@ from cachemgr.protocol import (
     PoolStats,
     PromisedRoom,
     PromiseRequest,
-    Readers,
     ReleaseRequest,
     ShownImage,
     TransferChange,
@@ -46,8 +42,10 @@ from cachemgr.protocol import (
     UnpinRequest,
 )
 from outrider.service.images.catalogue import Catalogue
+from outrider.service.nodes.asking import Asking, DaemonConnection, read_from_node
 from outrider.service.nodes.listed_machines import MOST_JOBS, instances_of, owners_of, times_of
 from outrider.service.nodes.report import Lists, report_of, reservations_of
+from outrider.service.nodes.rights import Rights
 from outrider.service.ports import (
     COPYING,
     Copy,
@@ -68,11 +66,6 @@ from outrider.service.ports import (
     Unpin,
 )
 
-if TYPE_CHECKING:
-    from cachemgr.base.message import Message, ProtocolMessage
-
-ANSWER_S = 20.0
-"""How long the daemon may take for one answer: reserving a large image's bytes takes a while."""
 TELL_S = 60.0
 """How long everything together may take."""
 MOST_SOURCES = 64
@@ -81,18 +74,8 @@ MOST_READ = 2_000
 MOST_SHARES = 50
 """So many of a node's users' shares are told on, the largest ones."""
 MOST_NAME = 64
-MOST_LETTERS = 1_000
-"""Longer texts of a daemon are cut: nobody would read more."""
 MOST_SHOWN = 500
 """Of so many images in one report it is looked up for whom they are pinned."""
-
-
-class DaemonConnection(Protocol):
-    """The part of `cachemgr.network.client.DaemonClient` that is needed."""
-
-    def ask(
-        self, verb: str, fields: Mapping[str, object] | None = None, *, timeout_s: float = ...
-    ) -> dict[str, Any]: ...
 
 
 RelayOf = Callable[[str], str | None]
@@ -125,7 +108,7 @@ def tell_daemon(
     """
     if len(call.orders) > MOST_ORDERS:
         raise NodeTrouble(f"{len(call.orders)} orders at once: at most {MOST_ORDERS}", is_away=False)
-    asking = _Asking(client, call.node, clock, clock.monotonic_s() + tell_s)
+    asking = Asking(client, call.node, clock, clock.monotonic_s() + tell_s)
     uid = os.geteuid() if our_uid is None else our_uid
     orders = _OrdersOfACall(asking, call.node, relay_of, catalogue, uid)
     # First the room, then what needs it.
@@ -153,22 +136,12 @@ def tell_daemon(
     return report_of(call.node, lists, results, clock.now_s())
 
 
-def read_from_node(kind: type[Message], verb: str, answer: Mapping[str, object]) -> Message:
-    """What a daemon has answered. Another version, or something else behind its socket, must not put the
-    service into a state that nobody thought of."""
-    try:
-        return read_answer(kind, answer, most_letters=MOST_LETTERS)
-    except WrongField as error:
-        words = f"the daemon answered {verb} with an unusable {error.name}: compare its version with this one"
-        raise NodeTrouble(words, is_away=False) from error
-
-
 def owner_of(reservation: str) -> str:
     """Under which name a node pins for a reservation: other pins of the same user are left alone."""
     return f"{RESERVATION_OWNER}{reservation}"
 
 
-def _promise(asking: _Asking, call: TellNode) -> NodeRoom | None:
+def _promise(asking: Asking, call: TellNode) -> NodeRoom | None:
     """Have bytes kept for promises, and hear what others hold; None if the node cannot say.
 
     A daemon of an older version does not know the question: it keeps nothing, and its pool is
@@ -195,13 +168,13 @@ def _promise(asking: _Asking, call: TellNode) -> NodeRoom | None:
     )
 
 
-def _jobs(asking: _Asking) -> tuple[str, ...]:
+def _jobs(asking: Asking) -> tuple[str, ...]:
     """The owners of instances that are jobs; a user's have other names."""
     owners = {each.owner for each in asking.ask("instances", ListedInstances).instances}
     return tuple(sorted(owner for owner in owners if owner.startswith(JOB_OWNER))[:MOST_JOBS])
 
 
-def _machines(asking: _Asking) -> ListedMachines | None:
+def _machines(asking: Asking) -> ListedMachines | None:
     """The jobs of which there are machines; None from an older daemon."""
     try:
         return asking.order("kept-machines", NoFields(), ListedMachines)
@@ -209,7 +182,7 @@ def _machines(asking: _Asking) -> ListedMachines | None:
         return None
 
 
-def _shares(asking: _Asking) -> tuple[Share, ...] | None:
+def _shares(asking: Asking) -> tuple[Share, ...] | None:
     """Who takes what of what users share there; None if the daemon cannot say, being older than this.
 
     It is for administrators to look at: an answer of another form must not make the node useless.
@@ -235,7 +208,7 @@ def _by_share(share: Share) -> tuple[float, int, int, str, str]:
     return -ratio, -share.refused, -share.held, share.thing, share.user
 
 
-def _owners(asking: _Asking, digest: str, our_uid: int) -> tuple[str, ...]:
+def _owners(asking: Asking, digest: str, our_uid: int) -> tuple[str, ...]:
     """The reservations for which an image is pinned; one that has just gone has none."""
     try:
         shown = asking.order("show", NameRequest(digest), ShownImage)
@@ -244,47 +217,18 @@ def _owners(asking: _Asking, digest: str, our_uid: int) -> tuple[str, ...]:
     return reservations_of(pin.owner for pin in shown.pin_list or () if pin.uid == our_uid)
 
 
-class _Asking:
-    """The daemon, with an end to all waiting; whoever does not answer is away."""
-
-    def __init__(self, client: DaemonConnection, node: str, clock: Clock, until_s: float) -> None:
-        self._client = client
-        self._node = node
-        self._clock = clock
-        self._until_s = until_s
-
-    def ask(self, verb: str, kind: type[Message]) -> Message:
-        """A question without fields."""
-        try:
-            return self.order(verb, NoFields(), kind)
-        except CacheError as error:
-            raise NodeTrouble(f"node {self._node} refuses {verb}: {error}", is_away=False) from error
-
-    def order(self, verb: str, request: ProtocolMessage, kind: type[Message]) -> Message:
-        """What the daemon answers; what it refuses is the caller's to deal with."""
-        return read_from_node(kind, verb, self.send(verb, request))
-
-    def send(self, verb: str, request: ProtocolMessage) -> Mapping[str, object]:
-        left_s = self._until_s - self._clock.monotonic_s()
-        if left_s <= 0:
-            raise NodeTrouble(f"node {self._node} takes too long to carry out its orders: look at its disk")
-        try:
-            return self._client.ask(verb, plain(request), timeout_s=min(ANSWER_S, left_s))
-        except NoDaemon as error:
-            raise NodeTrouble(f"node {self._node} does not answer: {error}") from error
-
-
 class _OrdersOfACall:
     """The orders of one call."""
 
     def __init__(
-        self, asking: _Asking, node: str, relay_of: RelayOf, catalogue: Catalogue, our_uid: int
+        self, asking: Asking, node: str, relay_of: RelayOf, catalogue: Catalogue, our_uid: int
     ) -> None:
         self._asking = asking
         self._node = node
         self._relay_of = relay_of
         self._catalogue = catalogue
         self._our_uid = our_uid
+        self._rights = Rights(asking, node, catalogue)
 
     def carry_out(self, order: Order) -> OrderResult:
         try:
@@ -338,12 +282,22 @@ class _OrdersOfACall:
         answer = self._asking.send("add", self._addition(order))
         if not answer.get("transfer"):
             there = read_from_node(ImageEntry, "add", answer)
-            return (
-                OrderResult(order=order)
-                if there.is_public
-                else self._check_readers(order, self._shown(order))
-            )
+            if there.is_public:
+                return OrderResult(order=order)
+            found = self._rights.let_in(order, self._addition(order).changed(sources=None, pin=None))
+            if not isinstance(found, OrderResult):
+                self._adapt(order, found)
+                found = OrderResult(order=order)
+            return found
         transfer = read_from_node(TransferEntry, "add", answer)
+        self._adapt(order, transfer)
+        for arriving in self._asking.order("ls", NoFields(), ListedImages).arriving:
+            if arriving.digest == order.digest and not arriving.is_public:
+                return self._rights.check(order, arriving, set(transfer.wanted_by))
+        return OrderResult(order=order)
+
+    def _adapt(self, order: Fetch, transfer: TransferEntry) -> None:
+        """Let it come on the order's terms."""
         change = TransferChange(transfer.transfer)
         if transfer.limit_bytes_per_s != order.rate_bytes_per_s:
             change = change.changed(rate_bytes_per_s=order.rate_bytes_per_s or 0)
@@ -353,10 +307,6 @@ class _OrdersOfACall:
             change = change.changed(deadline_s=order.deadline_s)
         if change != TransferChange(transfer.transfer):
             self._asking.send("transfer-set", change)
-        for arriving in self._asking.order("ls", NoFields(), ListedImages).arriving:
-            if arriving.digest == order.digest and not arriving.is_public:
-                return self._check_readers(order, arriving, set(transfer.wanted_by))
-        return OrderResult(order=order)
 
     def _pin(self, order: Pin) -> OrderResult:
         if order.layers:
@@ -365,7 +315,7 @@ class _OrdersOfACall:
         pinned = self._asking.order("pin", wanted, ImageEntry)
         if not order.uri or pinned.is_public:
             return OrderResult(order=order)
-        return self._check_readers(order, self._shown(order))
+        return self._rights.of_pinned(order)
 
     def _hold(self, order: Pin) -> OrderResult:
         """Some of its layers: the rest of it is missing."""
@@ -384,9 +334,6 @@ class _OrdersOfACall:
         wanted = CopyRequest(order.digest, owner_of(order.owner), order.until_s)
         made = self._asking.order("copy", wanted, CopyState)
         return OrderResult(order=order, code=COPYING if made.state == COPYING else "")
-
-    def _shown(self, order: Fetch | Pin) -> ShownImage:
-        return self._asking.order("show", NameRequest(order.digest), ShownImage)
 
     def _addition(self, order: Fetch) -> AddRequest:
         from_s = None if order.deadline_s is None else min(order.deadline_s, order.until_s)
@@ -413,72 +360,9 @@ class _OrdersOfACall:
                 found.append(f"relay://{address}/{source.digest}")
         return tuple(found[:MOST_SOURCES]) or None
 
-    def _check_readers(
-        self, order: Fetch | Pin, image: ShownImage | ArrivingEntry, joined: Collection[int] = ()
-    ) -> OrderResult:
-        """A private image that was begun for others: the users of this one have to be able to use it.
-
-        Nobody is let in because the service says so: a user has to have a right to the source
-        from which the image came, which the daemon finds out itself.
-        """
-        made = self._catalogue.made(order.uri, order.digest)
-        # Nor has who may name one object of a bucket shown a right to another by its digest.
-        is_shown = not order.uri.startswith("s3://") or image.uri == order.uri
-        if order.readers is None:
-            return self._open_to_all(
-                order, made if is_shown else None, is_there=isinstance(image, ShownImage)
-            )
-        if image.readers is None:
-            raise NodeTrouble(f"node {self._node} does not say who may read an image", is_away=False)
-        known = {0, image.owner_uid, *image.readers.uids, *joined}
-        missing = tuple(sorted(set(order.readers.uids) - known))
-        if not missing:
-            return OrderResult(order=order)
-        if made is not None and is_shown:
-            # Each of these users has shown a right to it on the head, when it was looked up.
-            allowed = AddRequest(
-                uri=order.uri,
-                digest=order.digest,
-                size_bytes=order.size_bytes,
-                sources=(made,),
-                readers=Readers(uids=missing),
-                vouched=True,
-            )
-            self._asking.send("add", allowed)
-            return OrderResult(order=order)
-        for uid in missing:
-            wanted = AddRequest(
-                uri=order.uri, digest=order.digest, size_bytes=order.size_bytes, uid=uid, private=True
-            )
-            self._asking.send("add", wanted)
-        return OrderResult(order=order)
-
-    def _open_to_all(self, order: Fetch | Pin, made: str | None, *, is_there: bool) -> OrderResult:
-        """A private image that was begun for others, and is everybody's where it came from: else whoever
-        reserved it first could keep it from all others. The daemon asks there itself, without any rights;
-        what the head has `made` it has looked up in nobody's name."""
-        wanted = AddRequest(
-            uri=self._catalogue.source_of(order.uri),
-            digest=order.digest,
-            size_bytes=order.size_bytes,
-            sources=None if made is None else (made,),
-            private=None if made is None else False,
-            everybody=made is None,
-            dry_run=not is_there,
-        )
-        try:
-            self._asking.send("add", wanted)
-        except (BadRequest, NotAllowed) as error:
-            return OrderResult(
-                order=order,
-                code="not-allowed",
-                words=f"the image is on {self._node} for its owner's use only: write `private: true`, "
-                f"or ask its owner to make it public ({error})",
-            )
-        return OrderResult(order=order)
-
     def _stop(self, order: Stop) -> None:
         key = order.digest.removeprefix("sha256:")
         for each in self._asking.order("transfers", NoFields(), ListedTransfers).transfers:
-            if each.key == key and each.ended_s is None and each.wanted_by == (self._our_uid,):
+            is_meant = each.key == key or each.key.startswith(PROOF + key)
+            if is_meant and each.ended_s is None and each.wanted_by == (self._our_uid,):
                 self._asking.send("transfer-set", TransferChange(each.transfer, cancel=True))

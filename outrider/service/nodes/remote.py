@@ -18,7 +18,8 @@ from cachemgr.network.channel import NODE
 from cachemgr.network.remote import RemoteClient
 from cachemgr.protocol import CONTROL_PORT, RELAY_PORT, PingAnswer
 from outrider.service.images.catalogue import Catalogue
-from outrider.service.nodes.agent import NO_NAMES, read_from_node, tell_daemon
+from outrider.service.nodes.agent import NO_NAMES, tell_daemon
+from outrider.service.nodes.asking import read_from_node
 from outrider.service.ports import NodeReport, NodeTrouble, TellNode
 
 CONNECT_S = 5.0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from cachemgr.base.shares import Share
 from cachemgr.pool.layered import is_part_owner
 from cachemgr.protocol import (
+    PROOF,
     RESERVATION_OWNER,
     ArrivingEntry,
     ListedImage,
@@ -103,9 +104,12 @@ def _arriving(lists: Lists, present: set[str]) -> Iterator[Arriving]:
     """
     last: dict[str, TransferEntry] = {}
     words: dict[str, str] = {}
+    read: set[str] = set()
     # They come in the order in which they began: the last one of an image is the one that counts.
     for transfer in lists.transfers:
-        key = transfer.key
+        key, _, _ = transfer.key.removeprefix(PROOF).partition(" ")
+        if key != transfer.key:
+            read.add(f"sha256:{key}")
         if len(key) == DIGEST_LETTERS:
             last[f"sha256:{key}"] = transfer
             words[f"sha256:{key}"] = transfer.message or words.get(f"sha256:{key}", "")
@@ -114,7 +118,8 @@ def _arriving(lists: Lists, present: set[str]) -> Iterator[Arriving]:
         has_failed = transfer.state in ("failed", "cancelled")
         is_alive = transfer.ended_s is None
         is_ours = lists.our_uid in transfer.wanted_by
-        if digest not in present and (is_alive or (has_failed and is_ours)):
+        # Of what is there only that says something of what is there for others.
+        if (digest not in present or digest in read) and (is_alive or (has_failed and is_ours)):
             told.add(digest)
             found = _of_transfer(digest, transfer, words[digest], has_failed=has_failed)
             yield replace(found, owners=owners.get(digest, ()))

@@ -115,7 +115,8 @@ class ScriptedCarrier:
         delivered = []
         for origin in origins:
             self.started_at.append((origin.uri, sink.offset))
-            if origin.uri not in self.contents:
+            is_refused = origin.uri in self.trusting and not origin.is_trusted
+            if origin.uri not in self.contents or is_refused:
                 continue
             delivered.append(origin.name)
             if self._deliver(sink, origin, terms):

@@ -361,3 +361,34 @@ def test_daemon_that_is_killed_midway_shows_no_image_and_goes_on_with_its_layers
     finally:
         again.end()
     assert blob_bytes(registry, "team/killed") < 2 * sum(map(len, [*COMMON, FIRST])) - len(COMMON[0])
+
+
+def test_image_of_layers_is_everybodys_once_another_registry_sends_all_of_it_to_anybody(
+    registry: Registry, start: Callable[..., Inside], folder: Path, tmp_path: Path
+) -> None:
+    """It came for one user from elsewhere, whole: whoever reserves the public one is not kept from it."""
+    daemon = start()
+    source, digest = handed_out(folder, registry, [COMMON[0], FIRST])
+    private = f"docker://{registry.address}/team/brought:v1@{digest}"
+    readers = {"uids": [ALICE], "gids": []}
+    daemon.ask(
+        "add", uri=private, digest=digest, format="layers", sources=[source], readers=readers, wait=True
+    )
+    assert push(registry, "team/open", [COMMON[0], FIRST]) == digest
+    uri = f"docker://{registry.address}/team/open:v1@{digest}"
+    bob = login(daemon, tmp_path, ALICE + 1)
+    before = pull(daemon, f"team/brought@{digest}", tmp_path / "before", bob)
+    claim = f"docker://{registry.address}/team/none:v1@{digest}"
+    with pytest.raises(CacheError):
+        daemon.ask("add", uri=claim, digest=digest, format="layers", proof=True, wait=True)
+    hidden = listed(daemon)[digest]
+
+    daemon.ask("add", uri=uri, digest=digest, format="layers", proof=True, wait=True)
+    after = pull(daemon, f"team/brought@{digest}", tmp_path / "after", bob)
+
+    assert before.returncode != 0
+    assert hidden["is_public"] is False
+    assert after.returncode == 0, after.stderr
+    assert {
+        listed(daemon)[each]["is_public"] for each in (digest, digest_of(COMMON[0]), digest_of(FIRST))
+    } == {True}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from random import Random
 
 from outrider.core.model import ImagePart
 from outrider.service.ports import (
     COPYING,
+    KNOWN,
+    READ,
     Arriving,
     Copy,
     Fetch,
-    HeldBytes,
     NodeImage,
     NodeReport,
     NodeRoom,
@@ -26,139 +27,12 @@ from outrider.service.ports import (
     Unpin,
 )
 from tests.simulation.dst.clockwork import Clockwork, Trace, Violation
+from tests.simulation.dst.pool import Flow, Pool, renew
 
-PART = " layers "
-"""In the names under which layers of images are held."""
 STEP_MS = 1000
 """Between two looks at the bytes that move."""
 COPY_S = 7
 """How long a node takes for a full copy."""
-
-
-@dataclass(slots=True)
-class Flow:
-    """An image on its way to a node."""
-
-    digest: str
-    uri: str
-    size_bytes: int
-    sources: tuple[Source, ...]
-    owners: dict[str, int]
-    rate_bytes_per_s: int | None
-    arrived_bytes: int = 0
-    rate: int = 0
-    source: Source | None = None
-    has_failed: bool = False
-    words: str = ""
-    readers: set[int] | None = None
-    """For whom it is; None is everybody."""
-    layers: tuple[ImagePart, ...] = ()
-    """Of an image in layers, what it brings; the rest is there, or comes for another image."""
-    has_deadline: bool = False
-
-
-@dataclass(slots=True)
-class Pool:
-    """One node. What is in it outlives the daemon."""
-
-    name: str
-    limit_bytes: int
-    images: dict[str, NodeImage] = field(default_factory=dict)
-    pins: dict[str, dict[str, int]] = field(default_factory=dict)
-    flows: dict[str, Flow] = field(default_factory=dict)
-    is_up: bool = True
-    is_reachable: bool = True
-    tampered_ms: int = -1
-    """When somebody last took something out of it."""
-    brought_bytes: dict[str, int] = field(default_factory=dict)
-    others: set[str] = field(default_factory=set)
-    """Who pins and is not the service."""
-    parts: dict[str, tuple[ImagePart, ...]] = field(default_factory=dict)
-    """Of images in layers, by digest, the layers: each is in the pool once, as an image of its own."""
-    copies: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Of which images, and for whom, there is a full copy, and when it was made."""
-    promised: tuple[int, int] = (0, 0)
-    """What the service has it keep, and until when: on the disk, as the images are."""
-
-    @property
-    def is_copying(self) -> bool:
-        """Whether jobs here get full copies: on every other node."""
-        return self.name[-1:] in "13579"
-
-    def pinned(self, digest: str, now_s: int) -> bool:
-        return any(until_s > now_s for until_s in self.pins.get(digest, {}).values())
-
-    def has(self, digest: str) -> bool:
-        """Whether an image is there, whole."""
-        return digest in self.images and all(part.key in self.images for part in self.parts.get(digest, ()))
-
-    def is_pinned_for(self, digest: str, owner: str, now_s: int) -> bool:
-        return self.has(digest) and self.pins.get(digest, {}).get(owner, 0) > now_s
-
-    def pin(self, digest: str, owner: str, until_s: int) -> None:
-        _renew(self.pins.setdefault(digest, {}), owner, until_s)
-        self.pin_layers(digest, owner, until_s)
-
-    def pin_layers(self, digest: str, owner: str, until_s: int, only: tuple[str, ...] = ()) -> None:
-        """Hold what is there of an image's layers, or `only` these, under a name of its own."""
-        for part in self.parts.get(digest, ()):
-            if part.key in self.images and (not only or part.key in only):
-                _renew(self.pins.setdefault(part.key, {}), f"{owner}{PART}{digest}", until_s)
-
-    def unpin(self, digest: str, owner: str) -> None:
-        self.pins.get(digest, {}).pop(owner, None)
-        for part in self.parts.get(digest, ()):
-            self.pins.get(part.key, {}).pop(f"{owner}{PART}{digest}", None)
-
-    def missing(self, digest: str, *, has_deadline: bool) -> tuple[ImagePart, ...]:
-        """Its layers that are not there, and that nothing else brings, or nothing as urgent."""
-        others = [flow for flow in self.flows.values() if flow.digest != digest and not flow.has_failed]
-        urgent = [flow for flow in others if flow.has_deadline or not has_deadline]
-        coming = {part.key for flow in urgent for part in flow.layers}
-        return tuple(
-            part
-            for part in self.parts.get(digest, ())
-            if part.key not in self.images and part.key not in coming
-        )
-
-    def shown(self, now_s: int) -> tuple[NodeImage, ...]:
-        """The images, and for whom they are pinned."""
-        return tuple(
-            replace(
-                image,
-                owners=tuple(
-                    sorted(
-                        owner
-                        for owner, until_s in self.pins.get(digest, {}).items()
-                        if until_s > now_s and PART not in owner
-                    )
-                ),
-            )
-            for digest, image in self.images.items()
-            if self.has(digest)
-        )
-
-    def held(self, now_s: int) -> tuple[HeldBytes, ...]:
-        """What others hold, as a real node reports it."""
-        found = []
-        for digest, image in self.images.items():
-            ends = [end for owner, end in self.pins.get(digest, {}).items() if owner in self.others]
-            if max(ends, default=0) > now_s:
-                found.append(HeldBytes(size_bytes=image.size_bytes, until_s=max(ends), digest=digest))
-        return tuple(found)
-
-    def others_may_hold(self, size_bytes: int, now_s: int) -> bool:
-        """Whether a real node would let users hold so much more."""
-        mine = {*self.flows, *(d for d in self.images if self.pinned(d, now_s))}
-        held = self.held(now_s)
-        mine -= {each.digest for each in held}
-        kept = sum(self.flows[d].size_bytes if d in self.flows else self.images[d].size_bytes for d in mine)
-        promised_bytes = max(kept, self.promised[0] if self.promised[1] > now_s else 0)
-        return sum(each.size_bytes for each in held) + size_bytes + promised_bytes <= self.limit_bytes
-
-    def used_bytes(self) -> int:
-        images = sum(each.size_bytes for each in self.images.values() if each.digest not in self.parts)
-        return images + sum(each.size_bytes for each in self.flows.values())
 
 
 class Network:
@@ -282,7 +156,8 @@ class Network:
             flow.arrived_bytes = max(before, min(before + rate * step_ms // 1000, most))
             flow.rate = (flow.arrived_bytes - before) * 1000 // step_ms
             if flow.arrived_bytes >= flow.size_bytes:
-                self._complete(pool, flow)
+                whole = self._opened if flow.is_read else self._complete
+                whole(pool, flow)
 
     def _most_rate(self, pool: Pool, flow: Flow) -> int:
         """What a node can receive, and may."""
@@ -400,13 +275,15 @@ class Network:
             elif order.digest not in pool.images:
                 code = "missing"
         elif isinstance(order, Stop):
-            pool.flows.pop(order.digest, None)
+            for key in [key for key, flow in pool.flows.items() if flow.digest == order.digest]:
+                del pool.flows[key]
         return OrderResult(order=order, code=code, words=code and f"{code} on {pool.name}")
 
     def _fetch(self, pool: Pool, order: Fetch, now_s: int) -> str:
         if pool.has(order.digest):
             pool.pin(order.digest, order.owner, order.until_s)
-            return self._let_in(pool, order)
+            code = self._let_in(pool, order)
+            return self._read(pool, order) if code and order.proof == READ else code
         # What is there of it stays.
         pool.pin_layers(order.digest, order.owner, order.until_s)
         flow = pool.flows.get(order.digest)
@@ -427,7 +304,7 @@ class Network:
                 rate_bytes_per_s=order.rate_bytes_per_s,
                 readers=None if order.readers is None else set(),
             )
-        _renew(flow.owners, order.owner, order.until_s)
+        renew(flow.owners, order.owner, order.until_s)
         # Who joins brings its sources along; what runs goes on with what it has.
         known = () if flow.has_failed else flow.sources
         flow.sources = (*known, *(each for each in order.sources if each not in known))
@@ -439,12 +316,53 @@ class Network:
         is_shut_out = flow.readers is not None and order.readers is None and order.digest in self.closed
         return "not-allowed" if is_shut_out else ""
 
+    def _read(self, pool: Pool, order: Fetch) -> str:
+        """Read what is there for others where whoever needs it has it from."""
+        flow = pool.flows.setdefault(
+            _reading(order),
+            Flow(
+                digest=order.digest,
+                uri=order.uri,
+                size_bytes=order.size_bytes,
+                sources=(order.uri,),
+                owners={},
+                rate_bytes_per_s=order.rate_bytes_per_s,
+                readers=None if order.readers is None else set(order.readers.uids),
+                is_read=True,
+            ),
+        )
+        if flow.has_failed:
+            flow.has_failed, flow.arrived_bytes = False, 0
+        renew(flow.owners, order.owner, order.until_s)
+        flow.rate_bytes_per_s = order.rate_bytes_per_s
+        return ""
+
+    def _opened(self, pool: Pool, flow: Flow) -> None:
+        """It has been read: the address gives these bytes."""
+        for key in [key for key, each in pool.flows.items() if each is flow]:
+            del pool.flows[key]
+        image = pool.images.get(flow.digest)
+        if image is None or (flow.readers is None and flow.digest in self.closed):
+            return
+        known = () if image.readers is None else image.readers.uids
+        readers = None if flow.readers is None else Readers(uids=tuple(sorted({*known, *flow.readers})))
+        if not image.is_public:
+            pool.images[flow.digest] = replace(image, is_public=readers is None, readers=readers)
+        self._trace.note(f"node {pool.name} has read {flow.digest[7:11]}")
+
     def _let_in(self, pool: Pool, order: Fetch | Pin) -> str:
         """An image that is there for others alone is for everybody, too, if everybody gets it where it comes
-        from; and for whoever has shown a right to it."""
+        from; and for whoever has shown a right to it there, or at another address."""
         image = pool.images[order.digest]
         if image.is_public:
             return ""
+        is_known = isinstance(order, Fetch) and order.proof == KNOWN
+        is_reader = order.readers is not None and set(order.readers.uids) <= set(
+            () if image.readers is None else image.readers.uids
+        )
+        if image.uri != order.uri and not is_known and not is_reader:
+            is_read = isinstance(order, Pin) and _reading(order) in pool.flows
+            return READ if is_read and not pool.flows[_reading(order)].has_failed else "not-allowed"
         if order.readers is None:
             if order.digest in self.closed:
                 return "not-allowed"
@@ -477,9 +395,10 @@ class Network:
         return True
 
 
-def _renew(pins: dict[str, int], owner: str, until_s: int) -> None:
-    """As real pools do: a lease is never shortened."""
-    pins[owner] = max(until_s, pins.get(owner, 0))
+def _reading(order: Fetch | Pin) -> str:
+    """Under what it is read for whoever needs it."""
+    uids = None if order.readers is None else order.readers.uids
+    return f"{order.digest} {order.uri} {uids}"
 
 
 def _arriving(flow: Flow, now_s: int) -> Arriving:

@@ -12,6 +12,8 @@ from tests.simulation.dst.knobs import Knobs
 from tests.simulation.dst.wire import image_of
 
 PRIVATE_SHARE = 0.3
+PLACES = ("", "elsewhere/")
+"""Where somebody has the images, at the same server."""
 
 
 class Privacy:
@@ -33,18 +35,23 @@ class Privacy:
         )
 
     def asked(self, request: Reserve) -> Reserve:
-        """The same request, whose images may be private now, all of them."""
+        """The same request, whose images may be private now, all of them, and be had elsewhere."""
         if not self.is_called_private(*_numbers(request.workspace)):
             return request
         file = request.workspace
         metadata, deployment = file.metadata, file.deployment
         assert deployment is not None
-        roles = tuple(each.model_copy(update={"image": _private(each.image)}) for each in metadata.roles)
+        place = self._random.choice(PLACES)
+        roles = tuple(
+            each.model_copy(update={"image": _private(each.image, place)}) for each in metadata.roles
+        )
         options = tuple(
-            each.model_copy(update={"image": _private(each.image)}) for each in deployment.options
+            each.model_copy(update={"image": _private(each.image, place)}) for each in deployment.options
         )
         changed = {
-            "metadata": metadata.model_copy(update={"image": _private(metadata.image), "roles": roles}),
+            "metadata": metadata.model_copy(
+                update={"image": _private(metadata.image, place), "roles": roles}
+            ),
             "deployment": deployment.model_copy(update={"options": options}),
         }
         return replace(request, workspace=file.model_copy(update=changed))
@@ -63,8 +70,11 @@ def may_use(image: NodeImage | None, readers: Readers | None) -> bool:
     return readers is not None and image.readers is not None and set(readers.uids) <= set(image.readers.uids)
 
 
-def _private(section: ImageSection | None) -> ImageSection | None:
-    return None if section is None else section.model_copy(update={"private": True})
+def _private(section: ImageSection | None, place: str) -> ImageSection | None:
+    if section is None:
+        return None
+    uri = section.uri.replace("http://site/", f"http://site/{place}")
+    return section.model_copy(update={"private": True, "uri": uri})
 
 
 def _numbers(file: WorkspaceFile) -> list[int]:

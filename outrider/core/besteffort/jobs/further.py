@@ -23,6 +23,8 @@ def stay_of(pool: PlannedPool, image: Image) -> Life | None:
     """A stay on which a job may count: there, or brought by best effort. What comes with a deadline may still
     be withdrawn."""
     for life in pool.lives.get(image.key, ()):
+        if not image.may_be(life.image, is_coming=life.transfer is not None):
+            continue
         if life.transfer is None or TransferClass.of(life.transfer) is not TransferClass.DEADLINE:
             return life
     return None

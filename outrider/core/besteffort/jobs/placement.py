@@ -347,6 +347,8 @@ class _NodeSearch:
         key = request.image.key
         best: _Option | None = None
         for life in pool.lives.get(key, ()):
+            if not request.image.may_be(life.image, is_coming=life.transfer is not None):
+                continue
             there_s = now_s
             if life.transfer is not None:
                 if life.transfer in self.ends:

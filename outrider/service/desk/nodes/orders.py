@@ -12,10 +12,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from outrider.service.desk.nodes import copies
 from outrider.service.desk.nodes.earlier_pins import EarlierPins
 from outrider.service.desk.nodes.events import Arrived, Failed, Missed, Moved, News
-from outrider.service.desk.nodes.sources import chain_of, is_to_begin_anew, patience_s, rate_of, sources
-from outrider.service.desk.nodes.state import WATCHED_AWAY_S, Need, NodeStatus
+from outrider.service.desk.nodes.sources import (
+    Provers,
+    chain_of,
+    is_to_begin_anew,
+    may_be_told,
+    patience_s,
+    rate_of,
+    sources,
+)
+from outrider.service.desk.nodes.state import NOT_ALLOWED, WATCHED_AWAY_S, Need, NodeStatus
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.ports import (
+    READ,
     Arriving,
     Copy,
     Fetch,
@@ -41,8 +50,6 @@ DISK = "disk"
 """The node's word for a disk that refuses: full, over its quota, read-only, broken."""
 FULL_S = 600
 """For so long a pool whose disk has refused an image is promised no more than it has."""
-UPSTREAM_S = 15
-"""How long a node of a chain waits for the one before it to have been told."""
 
 
 class NodeOrders:
@@ -61,7 +68,7 @@ class NodeOrders:
         self.copiers = copies.Copiers()
         self._under_way = 0
         self._number = 0
-        self.earlier = EarlierPins()
+        self.earlier, self._provers = EarlierPins(), Provers()
 
     def assemble(self, names: Collection[str], owners: Mapping[str, Collection[str]], now_s: int) -> None:
         """These are the site's nodes, and only these owners have needs, each on its nodes; what is known
@@ -96,8 +103,7 @@ class NodeOrders:
         status.needs[need.owner] = need
         if need.upstream:
             self._behind[need.upstream[0], need.owner] = node
-        if not need.layers:
-            # Of those the node is to hold no more than they are.
+        if not need.layers:  # Of those the node is to hold no more than they are.
             status.unpins.pop((need.digest, need.owner), None)
         begins_anew = status.stops.pop(need.digest, False)
         status.has_new |= before is None
@@ -116,6 +122,7 @@ class NodeOrders:
             return
         if need.upstream:
             self._behind.pop((need.upstream[0], owner), None)
+        self._provers.forget(node, owner)
         status.unpins[need.digest, owner] = now_s + (after_s if need.is_copied else 0)
         others = [other for other in status.needs.values() if other.digest == need.digest]
         for other in others:
@@ -371,7 +378,7 @@ class NodeOrders:
         if isinstance(order, Fetch):
             if code == DISK:
                 status.full_until_s = now_s + FULL_S
-            need.is_barred = code == "not-allowed"
+            need.is_barred = code == NOT_ALLOWED
             if code:
                 return self._failed(status, need, code, words, now_s)
             # It may have to come at another rate, or by another way, since the call went out.
@@ -399,12 +406,12 @@ class NodeOrders:
             renewed_s = order.until_s - lease_s // 2 if order.until_s < need.until_s else order.until_s
             need.next_s = max(now_s + 1, copies.next_s(status, need, now_s, renewed_s))
             return [] if was_there else [Arrived(node=status.name, owner=need.owner)]
-        if code != "missing":
+        if code not in ("missing", READ):
             return self._failed(status, need, code, words, now_s)
         was_there, need.is_there = need.is_there, False
         if need.transfer is None or was_there:
             need.next_s = now_s + (self._settings.pin_lease_s // 2 if need.layers else RETRY_S)
-            return [] if need.layers else [Missed(node=status.name, owner=need.owner)]
+            return [] if need.layers or code == READ else [Missed(node=status.name, owner=need.owner)]
         found = arriving.get(need.digest)
         if found is not None and found.has_failed:
             return self._failed(status, need, found.code, found.words, now_s)
@@ -440,7 +447,10 @@ class NodeOrders:
         for need in status.needs.values():
             # What is let go of takes those layers with it that are to stay.
             is_let_go = bool(need.layers) and status.unpins.get((need.digest, need.owner), now_s + 1) <= now_s
-            if (need.next_s > now_s and not is_let_go) or not self._may_be_told(need, now_s):
+            if (need.next_s > now_s and not is_let_go) or not may_be_told(self.statuses, need, now_s):
+                continue
+            if need.is_barred and not self._provers.has_proof(self.statuses, status, need):
+                need.next_s = now_s + RETRY_S
                 continue
             until_s = min(need.until_s, now_s + self._settings.pin_lease_s)
             until_s = max(until_s, now_s + self._settings.grace_s)
@@ -458,6 +468,7 @@ class NodeOrders:
                     rate_bytes_per_s=rate_of(status, need),
                     format=need.format,
                     readers=need.readers,
+                    proof=need.proof,
                 )
             yield Pin(
                 digest=need.digest,
@@ -471,19 +482,12 @@ class NodeOrders:
             if status.copies_for(need) and need.copy_from_s is not None and need.copy_from_s <= now_s:
                 yield Copy(digest=need.digest, owner=need.owner, until_s=until_s)
 
-    def _may_be_told(self, need: Need, now_s: int) -> bool:
-        """A node of a chain waits for the one before it, which would send it away otherwise."""
-        if need.is_told or need.is_there or not need.upstream or now_s - need.since_s >= UPSTREAM_S:
-            return True
-        before = self.statuses.get(need.upstream[0])
-        other = None if before is None else before.needs.get(need.owner)
-        return before is None or other is None or other.is_told or other.is_there or other.failures > 0
-
     def _plan(self, status: NodeStatus, now_s: int) -> None:
         """When to speak to the node next."""
         instants = [status.compare_s, *status.unpins.values(), *status.releases.values()]
         instants += [
-            need.next_s if self._may_be_told(need, now_s) else now_s + 1 for need in status.needs.values()
+            need.next_s if may_be_told(self.statuses, need, now_s) else now_s + 1
+            for need in status.needs.values()
         ]
         stops_s = now_s if status.stops else None
         instants += [at_s for at_s in (stops_s, status.promise_s, status.watch_s) if at_s is not None]

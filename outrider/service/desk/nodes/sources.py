@@ -11,8 +11,10 @@ from typing import TypeVar
 
 from outrider.core.model import TransferClass
 from outrider.service.desk.nodes.state import Need, NodeStatus
-from outrider.service.ports import Relay, Source
+from outrider.service.ports import KNOWN, READ, Relay, Source
 
+UPSTREAM_S = 15
+"""How long a node of a chain waits for the one before it to have been told."""
 MOST_UPSTREAM = 2
 """So many of the nodes before it is a node told of: whoever is nearer has what those further up have, too."""
 T = TypeVar("T", int, str)
@@ -52,6 +54,40 @@ def sources(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) 
         return (need.uri, *far, *near)
     mirror = [planned.mirror] if planned.mirror else []
     return (*near, *mirror, need.uri, *far)
+
+
+def may_be_told(statuses: Mapping[str, NodeStatus], need: Need, now_s: int) -> bool:
+    """A node of a chain waits for the one before it, which would send it away otherwise."""
+    if need.is_told or need.is_there or not need.upstream or now_s - need.since_s >= UPSTREAM_S:
+        return True
+    before = statuses.get(need.upstream[0])
+    other = None if before is None else before.needs.get(need.owner)
+    return before is None or other is None or other.is_told or other.is_there or other.failures > 0
+
+
+class Provers:
+    """Which node reads an image that it has for others, to show that a reservation or job gets it anyhow: one
+    does so for all its nodes."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, str] = {}
+
+    def has_proof(self, statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) -> bool:
+        """Whether the node can be told now how its right is shown; which its need notes."""
+        name = self._nodes.get(need.owner, status.name)
+        prover = statuses[name].needs.get(need.owner) if _can_send(statuses, name) else None
+        if prover is None or prover.digest != need.digest or prover.has_failed_often:
+            name = status.name
+        self._nodes[need.owner] = name
+        if name == status.name:
+            need.proof = READ
+        elif prover is not None and prover.is_there:
+            need.proof = KNOWN
+        return bool(need.proof)
+
+    def forget(self, node: str, owner: str) -> None:
+        if self._nodes.get(owner) == node:
+            del self._nodes[owner]
 
 
 def has_others(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from outrider.core.model import Image
 from outrider.core.switch.use import ProcessorCounter, UseMeter
 from outrider.service.ports import (
     Arriving,
@@ -18,6 +19,8 @@ from outrider.service.ports import (
 
 MOST_FAILURES = 3
 """After so many failures in a row an image is not expected on a node any more."""
+NOT_ALLOWED = "not-allowed"
+"""The node's word for an image that is there for others alone."""
 WRONG_BYTES = "wrong-bytes"
 """The node's word for bytes that are not those of the digest."""
 WATCHED_AWAY_S = 10
@@ -26,6 +29,16 @@ by then."""
 
 BEGINNING, BEGINNING_S = ("boots", "joined", "waits"), 5
 """Of machines that are so far, and no further, a node is asked again so soon."""
+
+
+def image_of(held: NodeImage) -> Image:
+    """An image in a node's pool, as plans know it."""
+    return Image(
+        uri=held.uri or held.digest,
+        size_bytes=max(1, held.size_bytes),
+        digest=held.digest,
+        is_private=not held.is_public,
+    )
 
 
 @dataclass(slots=True)
@@ -63,6 +76,8 @@ class Need:
     failures: int = 0
     is_barred: bool = False
     """The node has these bytes for others alone."""
+    proof: str = ""
+    """How a right to them is shown, as the node is told."""
     next_s: int = 0
     arrived_bytes: int = 0
     rate: int = 0
@@ -74,6 +89,7 @@ class Need:
     def take_over(self, before: Need) -> None:
         """What is known of the same need stays."""
         self.is_there, self.there_s, self.seen_s = before.is_there, before.there_s, before.seen_s
+        self.proof = before.proof
         self.is_copied, self.arrived_bytes, self.source = (
             before.is_copied,
             before.arrived_bytes,

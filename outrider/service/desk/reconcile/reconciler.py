@@ -19,7 +19,7 @@ from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.pool_room import is_unknown
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.nodes.running_jobs import Started
-from outrider.service.desk.nodes.state import NodeStatus
+from outrider.service.desk.nodes.state import NodeStatus, image_of
 from outrider.service.desk.nodes.watch import NodeWatch
 from outrider.service.desk.reconcile.foreign_use import ForeignUse
 from outrider.service.desk.reconcile.inquiries import BATCH_SYSTEM
@@ -154,10 +154,11 @@ class Reconciler:
             )
             for image in status.images.values()
         ]
-        missing = note_pool(site.book, status.name, held, site.now_s)
+        private = {image.digest for image in status.images.values() if not image.is_public}
+        missing = note_pool(site.book, status.name, held, site.now_s, private=private)
         for key in awaited(site.book, status.name):
-            if key in status.images:
-                self._copies.came_by_itself(status.name, key)
+            if (found := status.images.get(key)) is not None:
+                self._copies.came_by_itself(status.name, image_of(found))
         return tuple(f"node {status.name} does not have image {key}, which is counted on" for key in missing)
 
     def _look_at_nodes(self, nodes: tuple[RmsNode, ...]) -> Iterator[str]:

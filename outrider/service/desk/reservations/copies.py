@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.core.reservations.missing_copies import copy_arrived, lose_copy, restage
+from outrider.core.model import Image
+from outrider.core.reservations.missing_copies import copy_arrived, lose_copy, part_with, restage
 from outrider.core.reservations.refusal import Refusal
 from outrider.core.restart.snapshot import keep_reservation
 from outrider.service.desk.events import CopyFound, CopyLost, EventRouter
 from outrider.service.desk.nodes.events import Arrived, Failed, Missed, Moved, News, Uncopied
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.sources import has_others
-from outrider.service.desk.nodes.state import Need
+from outrider.service.desk.nodes.state import NOT_ALLOWED, Need
 from outrider.service.desk.reservations.alarms import ReservationAlarms
 from outrider.service.desk.reservations.decision import reason_of
 from outrider.service.desk.reservations.execution import PlanExecution
@@ -67,19 +68,21 @@ class ReservationCopies:
             elif isinstance(each, Moved):
                 self._moved(live, each.node)
 
-    def came_by_itself(self, node: str, key: str) -> None:
+    def came_by_itself(self, node: str, there: Image) -> None:
         """An image that is to be brought to a node later is there already: somebody else wanted it."""
-        site = self._site
+        site, key = self._site, there.key
         number = site.book.timeline.number_of[node]
         lives = [
-            life for life in site.book.pools.pools[number].lives.get(key, ()) if life.transfer is not None
+            life
+            for life in site.book.pools.pools[number].lives.get(key, ())
+            if life.transfer is not None and life.image.may_be(there)
         ]
         if any(life.transfer in site.moving for life in lives):
             # What is under way will be seen to have arrived.
             return
         users = {name for life in lives for name in life.users}
         before = {life.transfer for life in lives if life.transfer is not None}
-        dropped = copy_arrived(site.book, node, key, site.now_s)
+        dropped = copy_arrived(site.book, node, key, site.now_s, there=there)
         site.end_transfers(dropped, TransferState.WITHDRAWN)
         site.touch(before - set(dropped))
         self._events.publish(CopyFound(node, key))
@@ -88,12 +91,13 @@ class ReservationCopies:
             site.change(live, kept=keep_reservation(site.book, name))
             self._execution.arrange(live)
 
-    def restage(self, live: Live, why: str) -> None:
-        """Plan transfers for what a reservation lacks; as soon as may be if not in time."""
+    def restage(self, live: Live, why: str, *, without: tuple[str, ...] = ()) -> None:
+        """Plan transfers for what a reservation lacks; as soon as may be if not in time. What others have on
+        nodes that are in `without` it cannot use."""
         site = self._site
         if live.spoiled:
             return
-        answer = restage(site.book, live.name, site.now_s)
+        answer = restage(site.book, live.name, site.now_s, without=without)
         site.change(live, kept=keep_reservation(site.book, live.name))
         if isinstance(answer, Refusal):
             reason = reason_of(answer)
@@ -167,13 +171,15 @@ class ReservationCopies:
             words = f"nobody has seen {what} since its start, and now it is not there"
             self._alarms.endanger(live, words)
 
-    def lose(self, node: str, key: str, why: str) -> None:
-        """Everybody who counts on a copy that is not there gets another."""
+    def lose(self, node: str, key: str, why: str, *, uri: str | None = None) -> None:
+        """Everybody who counts on a copy that is not there, or does not come from that address, gets
+        another."""
         site = self._site
-        lost = lose_copy(site.book, node, key, site.now_s)
+        lost = lose_copy(site.book, node, key, site.now_s, uri=uri)
         site.end_transfers(lost.dropped, TransferState.WITHDRAWN)
         self._execution.prune()
-        self._events.publish(CopyLost(node, key))
+        if uri is None:
+            self._events.publish(CopyLost(node, key))
         for name in lost.users:
             live = site.live.get(name)
             if live is not None:
@@ -196,6 +202,13 @@ class ReservationCopies:
         if need.is_wrong and not self._may_come_from_others(node, need):
             self._spoil(live, need.words)
             return
+        if need.transfer is None and need.code == NOT_ALLOWED and live.name in self._site.book.entries:
+            # What was counted on is there for others: its own transfer shows a right to it.
+            part_with(self._site.book, live.name, node, self._site.now_s)
+            why = f"image {need.uri} is on {node} for others alone"
+            self._not_ready(live, node, why)
+            self.restage(live, why, without=(node,))
+            return
         if need.has_failed_often:
             self._troubles.replace(live.name, f"image {need.uri} does not reach {node}: {need.words}")
         moving = None if need.transfer is None else self._site.moving.get(need.transfer)
@@ -216,7 +229,7 @@ class ReservationCopies:
         lacking = tuple(sorted(set(live.nodes) - live.ready))
         self._execution.release(live, lacking)
         for node in lacking:
-            self.lose(node, live.document.image.key, words)
+            self.lose(node, live.document.image.key, words, uri=live.document.uri)
         site.change(live, kept=keep_reservation(site.book, live.name))
         self._troubles.forget(live.name)
         self._alarms.endanger(live, live.spoiled)

@@ -15,7 +15,7 @@ from outrider.metadata.notation.hostlists import fold
 from outrider.service.answers.images import ImageList, ImageOnNodes
 from outrider.service.desk.jobs.manager import JobManager
 from outrider.service.desk.nodes.orders import NodeOrders
-from outrider.service.desk.nodes.state import NodeStatus
+from outrider.service.desk.nodes.state import NodeStatus, image_of
 from outrider.service.desk.state.site import Site
 from outrider.service.ports import NodeImage, Readers
 from outrider.service.requests import Caller, ListImages
@@ -115,9 +115,8 @@ class ImageViews:
 
 def _held(status: NodeStatus) -> Iterator[tuple[Image, tuple[int, ...], Readers | None]]:
     """The images of a node's last list, each with the users whose it is, and who may use it."""
-    for digest, held in status.images.items():
-        image = Image(uri=held.uri or digest, size_bytes=held.size_bytes, digest=digest)
-        yield image, _owners_of(held), None if held.is_public else held.readers or Readers()
+    for held in status.images.values():
+        yield image_of(held), _owners_of(held), None if held.is_public else held.readers or Readers()
 
 
 def _come(status: NodeStatus) -> Iterator[tuple[Image, tuple[int, ...], Readers | None]]:

@@ -9,7 +9,8 @@ from outrider.service.desk.nodes.orders import LOST_CALL_S
 from tests.simulation.dst.clockwork import Clockwork, Violation
 from tests.simulation.dst.knobs import Knobs
 from tests.simulation.dst.office import Office
-from tests.simulation.dst.pools import Flow, Network
+from tests.simulation.dst.pool import Flow
+from tests.simulation.dst.pools import Network
 
 NOTICE_S = 15
 """Within this time best effort is held back when a deadline's transfer has begun."""

@@ -199,9 +199,10 @@ def test_images_with_one_digest_are_one_image_and_with_two_are_two() -> None:
     )
     book = Site(nodes=nodes(1)).book()
     accept(book, wanted("old", 10, 10, old), 0)
+    pass_time(book, 0, 10)
 
-    assert accept(book, wanted("same", 10, 10, same), 0).transfers == ()
-    assert len(accept(book, wanted("new", 20, 10, new), 0).transfers) == 1
+    assert accept(book, wanted("same", 10, 10, same), 10).transfers == ()
+    assert len(accept(book, wanted("new", 20, 10, new), 10).transfers) == 1
 
 
 def test_an_immediate_reservation_is_accepted_only_where_its_image_is() -> None:
