@@ -51,6 +51,8 @@ class PoolImage:
     owner_uid: int
     readers: ImageAccess
     expires_s: int | None = None
+    # Other addresses that were found to give these bytes to anybody.
+    read_at: tuple[str, ...] = ()
 
     @property
     def short(self) -> str:
@@ -162,6 +164,7 @@ def decode_image(data: bytes, path: str) -> PoolImage:
             owner_uid=int(found["owner_uid"]),
             readers=readers,
             expires_s=_optional(found["expires_s"]),
+            read_at=tuple(str(each) for each in found.get("read_at", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise PoolDamaged(f"{path} lacks {error}: run `cachemgr check --fix`") from error

@@ -64,6 +64,9 @@ class ProgressWrites(Protocol):
     def hasten_effects(self, now_s: int, latest_s: int) -> None:
         """What is to be carried out later than that is to be carried out now."""
 
+    def retry_effects(self, now_s: int) -> None:
+        """What has failed is tried again now."""
+
 
 class PromiseWrites(ProgressWrites, Protocol):
     """One decision with all that follows from it."""
@@ -108,7 +111,8 @@ class PromiseWrites(ProgressWrites, Protocol):
         """Let a request that is remembered be answered otherwise from now on: more is known of it."""
 
     def todo(self, *effects: Effect) -> None:
-        """Effects that must be carried out once this is on the disk. The same one twice is one."""
+        """Effects that must be carried out once this is on the disk. The same one twice is one. What has
+        failed for their subjects does not keep them waiting: it is tried again as early as they are due."""
 
     def set(self, name: str, value: str) -> None:
         """A setting of the store's own."""

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from cachemgr.base.errors import NotAllowed, NotInPool, SourceFailed, WrongBytes
 from cachemgr.daemon.transfers.content import Content
-from cachemgr.fetch.carrier import origin_of, pinned
+from cachemgr.fetch.carrier import pinned
 from cachemgr.fetch.registry.references import SCHEMES as REGISTRIES
 from cachemgr.fetch.sources.uris import parse
 from cachemgr.protocol import PROOF
@@ -37,30 +37,30 @@ def begin(
     node: NodeContext,
     uid: int,
     wanted: AddRequest,
+    origin: Origin,
     image: PoolImage,
     opens: Callable[[PoolImage], PoolImage],
     reads: Callable[[PoolTransfer, TransferTerms], None] | None = None,
 ) -> PoolTransfer:
-    """The transfer that reads what is at `wanted.uri`, and `opens` the image if it is the same. `reads` does
+    """The transfer that reads what is at that address, and `opens` the image if it is the same. `reads` does
     so for an image that is not one file."""
     uids = None if wanted.readers is None else sorted(wanted.readers.uids)
     transfer, _ = node.transfers.join(
-        f"{PROOF}{image.digest} {uids} {wanted.uri}",
-        uri=wanted.uri,
+        f"{PROOF}{image.digest} {uids} {origin.name}",
+        uri=origin.name,
         size_bytes=image.size_bytes,
         uid=uid,
-        origins=[_source_of_all(node, wanted.uri, image)],
+        origins=[_source_of_all(node, dataclasses.replace(origin, is_trusted=False), image)],
         work=_work(node, image, opens, reads or _reading(node, image)),
         deadline_s=wanted.deadline_s,
         rate_bytes_per_s=wanted.rate_bytes_per_s,
     )
-    node.log.info("image is read again", transfer=transfer.name, uri=wanted.uri, image=image.digest[:12])
+    node.log.info("image is read again", transfer=transfer.name, uri=origin.name, image=image.digest[:12])
     return transfer
 
 
-def _source_of_all(node: NodeContext, uri: str, image: PoolImage) -> Origin:
+def _source_of_all(node: NodeContext, origin: Origin, image: PoolImage) -> Origin:
     """The address as anybody may ask there. Schemes at which the node has keys of its own prove nothing."""
-    origin = origin_of(uri, is_trusted=False)
     if origin.scheme == "file":
         return open_everybodys(node.carrier, origin)
     if origin.scheme not in OPEN:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from cachemgr.protocol import AddRequest, Readers
 
 
+MOST_ADDRESSES = 16
+"""So many addresses at which an image was read are known, the last ones."""
+
+
 def require_privilege(caller: NodeCaller, what: str) -> None:
     if not caller.is_privileged:
         raise NotAllowed(f"{what} is for root and the pool's own user")
@@ -120,7 +124,7 @@ def prove_for_all(node: NodeContext, image: PoolImage, origin: Origin) -> None:
 
 
 def _ask_without_our_rights(node: NodeContext, image: PoolImage, origin: Origin, refusal: NotAllowed) -> None:
-    if address_of(origin.name) != address_of(image.uri):
+    if address_of(origin.name) not in (address_of(image.uri), *image.read_at):
         raise refusal
     try:
         found = node.carrier.resolve(
@@ -165,11 +169,18 @@ def publish(node: NodeContext, image: PoolImage) -> PoolImage:
     return changed
 
 
-def opening(node: NodeContext, readers: Readers | None) -> Callable[[PoolImage], PoolImage]:
-    """What lets these users, or everybody, use a private image."""
-    if readers is None:
-        return lambda image: publish(node, image)
-    return lambda image: allow(node, image, set(readers.uids))
+def opening(node: NodeContext, uri: str, readers: Readers | None) -> Callable[[PoolImage], PoolImage]:
+    """What lets these users, or everybody, use a private image that was read at that address. Who comes by it
+    later need not read it again."""
+
+    def open_it(image: PoolImage) -> PoolImage:
+        if readers is None:
+            return publish(node, image)
+        known = (*(each for each in image.read_at if each != uri), address_of(uri))[-MOST_ADDRESSES:]
+        node.pool.change_image(dataclasses.replace(image, read_at=known))
+        return allow(node, image, set(readers.uids))
+
+    return open_it
 
 
 def check_image_quota(node: NodeContext, caller: NodeCaller) -> None:

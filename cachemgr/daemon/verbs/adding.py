@@ -144,7 +144,8 @@ def _begin(
     _drop_stale_name(node, wanted, origins[0])
     image = node.pool.find(wanted.digest or wanted.uri)
     if image is not None and wanted.proof:
-        return proofs.begin(node, caller.uid, wanted, image, access.opening(node, wanted.readers))
+        opens = access.opening(node, wanted.uri, wanted.readers)
+        return proofs.begin(node, caller.uid, wanted, origins[0], image, opens)
     if image is not None:
         return _present(node, caller, wanted, origins, pin, image)
     wanted, origins, size_bytes = _looked_up(node, caller, wanted, origins)
@@ -202,8 +203,8 @@ def _begin_layers(
         return DryRun(fits=True, is_present=layers.hold(node, found, pin, blobs), evicted=())
     there = node.pool.image(found.want.digest)
     if wanted.proof and there is not None and not found.missing and wanted.readers is None:
-        opens, reads = access.opening(node, None), layers.prove(node, wanted, found)
-        return proofs.begin(node, caller.uid, wanted, there, opens, reads)
+        opens, reads = access.opening(node, wanted.uri, None), layers.prove(node, wanted, found)
+        return proofs.begin(node, caller.uid, wanted, origins[0], there, opens, reads)
     image = layers.present(node, found, None if wanted.dry_run else pin)
     if wanted.dry_run:
         return dry_run(node, found.missing_bytes, is_arriving=image is not None)

@@ -75,8 +75,12 @@ class DeskComponents:
     rooms: PoolRooms
     switches: SiteSwitches
 
-    def seen(self, sight: Sight) -> None:
-        """The batch system has been looked at, and what there is was compared."""
+    def seen(self, sight: Sight, *, is_back: bool) -> None:
+        """The batch system has been looked at, and what there is was compared. If it `is_back`, what it did
+        not do meanwhile is tried again at once: a reservation may begin before the next attempt."""
+        if is_back:
+            now_s = self.site.now_s
+            self.site.write_lightly(lambda progress: progress.retry_effects(now_s))
         self.jobs.seen(sight)
         self.opening.seen(sight)
         self.switches.seen(sight)

@@ -297,10 +297,10 @@ class Desk:
             self._batch.saw_nothing(str(result) or type(result).__name__)
             return
         self._look_at_nodes(result.nodes)
-        self._batch.saw(self._now_s)
+        is_back = self._batch.saw(self._now_s)
         if self._parts is not None:
             self._find("", self._parts.reconciler.seen(result, call.watched))
-            self._parts.seen(result)
+            self._parts.seen(result, is_back=is_back)
         for inquiry in self._inquiries.heard(BATCH_SYSTEM, has_answered=True):
             self._decide(inquiry)
 

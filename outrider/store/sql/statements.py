@@ -114,6 +114,8 @@ FINISH_EFFECT = "UPDATE todo SET done_s = ? WHERE identity = ? AND done_s IS NUL
 POSTPONE_EFFECT = """UPDATE todo SET attempts = attempts + 1, trouble = ?, due_s = ?
     WHERE identity = ? AND done_s IS NULL"""
 
+RETRY_EFFECTS = "UPDATE todo SET due_s = ? WHERE due_s > ? AND trouble <> '' AND done_s IS NULL"
+RETRY_EFFECTS_OF = RETRY_EFFECTS + " AND subject = ?"
 HASTEN_EFFECTS = "UPDATE todo SET due_s = ? WHERE due_s > ? AND done_s IS NULL"
 
 # Nodes.

@@ -78,6 +78,9 @@ class SqlProgressWrites(ProgressWrites):
     def hasten_effects(self, now_s: int, latest_s: int) -> None:
         self._tables.send(sql.HASTEN_EFFECTS, (now_s, latest_s))
 
+    def retry_effects(self, now_s: int) -> None:
+        self._tables.send(sql.RETRY_EFFECTS, (now_s, now_s))
+
     def _put_transfer(self, kept: KeptTransfer, now_s: int) -> None:
         transfer, state = kept.transfer, TransferState(kept.stage.value)
         text = forms.write_transfer(kept)
@@ -215,6 +218,7 @@ class SqlPromiseWrites(SqlProgressWrites, PromiseWrites):
     def todo(self, *effects: Effect) -> None:
         for effect in effects:
             self._tables.expect(sql.GET_EFFECT, (effect.identity,), partial(_check_same, effect))
+            self._tables.send(sql.RETRY_EFFECTS_OF, (effect.due_s, effect.due_s, effect.subject))
             self._tables.add("todo", sql.ADD_EFFECT, rows.values(effect, sql.EFFECT_COLUMNS))
         if effects:
             self._tables.expect(sql.COUNT_EFFECTS, (), _check_not_too_many)

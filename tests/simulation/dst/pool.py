@@ -55,6 +55,8 @@ class Pool:
     """Of images in layers, by digest, the layers: each is in the pool once, as an image of its own."""
     copies: dict[tuple[str, str], int] = field(default_factory=dict)
     """Of which images, and for whom, there is a full copy, and when it was made."""
+    read_at: dict[str, set[str]] = field(default_factory=dict)
+    """At which other addresses images were read."""
     promised: tuple[int, int] = (0, 0)
     """What the service has it keep, and until when: on the disk, as the images are."""
 

@@ -346,6 +346,7 @@ class Network:
             return
         known = () if image.readers is None else image.readers.uids
         readers = None if flow.readers is None else Readers(uids=tuple(sorted({*known, *flow.readers})))
+        pool.read_at.setdefault(flow.digest, set()).add(flow.uri)
         if not image.is_public:
             pool.images[flow.digest] = replace(image, is_public=readers is None, readers=readers)
         self._trace.note(f"node {pool.name} has read {flow.digest[7:11]}")
@@ -360,7 +361,8 @@ class Network:
         is_reader = order.readers is not None and set(order.readers.uids) <= set(
             () if image.readers is None else image.readers.uids
         )
-        if image.uri != order.uri and not is_known and not is_reader:
+        addresses = {image.uri, *pool.read_at.get(order.digest, ())}
+        if order.uri not in addresses and not is_known and not is_reader:
             is_read = isinstance(order, Pin) and _reading(order) in pool.flows
             return READ if is_read and not pool.flows[_reading(order)].has_failed else "not-allowed"
         if order.readers is None:

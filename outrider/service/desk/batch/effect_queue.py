@@ -95,8 +95,12 @@ class EffectQueue:
         """Whether an effect is on its way, and not taken for lost."""
         return identity in self._carrying
 
-    def saw(self, now_s: int) -> None:
-        self.seen_s, self._trouble = now_s, ""
+    def saw(self, now_s: int) -> bool:
+        """The batch system answers; whether it did not before."""
+        is_back, self.seen_s, self._trouble = bool(self._trouble), now_s, ""
+        if is_back:
+            self.due_s = now_s
+        return is_back
 
     def saw_nothing(self, words: str) -> None:
         self._trouble = words

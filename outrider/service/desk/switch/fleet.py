@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from outrider.core.model import Image
 from outrider.core.switch.model import (
     NOWHERE,
     Amount,
@@ -184,7 +185,7 @@ class _Fleet:
                         name=name,
                         job=number,
                         demand=without if job.key in borne and place in too_small else demand,
-                        image="" if image is None else image.image.key,
+                        image="" if image is None else _name(image.image),
                     )
                 )
                 standings.append(standing)
@@ -340,10 +341,22 @@ class _Fleet:
         """By node, which images of machines are there or on their way."""
         found: dict[str, set[str]] = {}
         nodes = self._site.book.timeline.nodes
-        for key in {each.image.key for each in self._images.values()}:
-            for number in self._site.book.pools.nodes_with(key):
-                found.setdefault(nodes[number].name, set()).add(key)
+        pools = self._site.book.pools
+        for image in {each.image for each in self._images.values()}:
+            for number in pools.nodes_with(image.key):
+                pool = pools.pools[number]
+                lives = pool.lives.get(image.key, ())
+                is_usable = any(
+                    image.may_be(each.image, is_coming=each.transfer is not None) for each in lives
+                )
+                if is_usable or image.key in pool.lingering:
+                    found.setdefault(nodes[number].name, set()).add(_name(image))
         return found
+
+
+def _name(image: Image) -> str:
+    """The same bytes from another address may be for others alone."""
+    return f"{image.key} {image.uri}"
 
 
 def _order(key: str) -> tuple[int, str]:

@@ -59,6 +59,17 @@ def test_same_bytes_from_another_address_open_it_to_all_once_they_are_read(
 
 
 @pytest.mark.usefixtures("there")
+def test_address_with_a_query_is_read_as_it_is(node: Inside, tell: Tell, carrier: ScriptedCarrier) -> None:
+    uri = f"{B}?version=2&key=a%20b"
+    carrier.contents[uri] = CONTENT
+    del carrier.contents[B]
+    tell(fetch(uri=uri, sources=(uri,), owner="other-1", proof=READ))
+    node.settle()
+
+    assert readers(node) == "all"
+
+
+@pytest.mark.usefixtures("there")
 def test_they_are_read_on_the_terms_on_which_they_would_come(
     node: Inside, tell: Tell, carrier: ScriptedCarrier
 ) -> None:
@@ -119,13 +130,18 @@ def test_keys_of_the_node_prove_nothing(node: Inside, tell: Tell) -> None:
 
 
 @pytest.mark.usefixtures("there")
-def test_user_who_gets_it_elsewhere_is_one_more_reader(node: Inside, tell: Tell) -> None:
+def test_user_who_gets_it_elsewhere_is_one_more_reader(
+    node: Inside, tell: Tell, carrier: ScriptedCarrier
+) -> None:
     asked = tell(fetch(uri=B, sources=(B,), owner="other-1", readers=Readers(uids=(61002,))))
     tell(fetch(uri=B, sources=(B,), owner="other-1", readers=Readers(uids=(61002,)), proof=READ))
     node.settle()
 
-    assert codes(asked) == ["not-allowed"]
-    assert readers(node) == [61001, 61002]
+    third = tell(fetch(uri=B, sources=(B,), owner="third-1", readers=Readers(uids=(61003,))))
+
+    assert (codes(asked), codes(third)) == (["not-allowed"], [""])
+    assert readers(node) == [61001, 61002, 61003]
+    assert [uri for uri, _ in carrier.started_at].count(B) == 1, "it was read for the second"
 
 
 @pytest.mark.usefixtures("there")
