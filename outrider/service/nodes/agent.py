@@ -48,6 +48,7 @@ from outrider.service.nodes.report import Lists, report_of, reservations_of
 from outrider.service.nodes.rights import Rights
 from outrider.service.ports import (
     COPYING,
+    READ,
     Copy,
     Fetch,
     HeldBytes,
@@ -287,7 +288,7 @@ class _OrdersOfACall:
             found = self._rights.let_in(order, self._addition(order).changed(sources=None, pin=None))
             if not isinstance(found, OrderResult):
                 self._adapt(order, found)
-                found = OrderResult(order=order)
+                found = OrderResult(order=order, words=READ)
             return found
         transfer = read_from_node(TransferEntry, "add", answer)
         self._adapt(order, transfer)

@@ -277,7 +277,10 @@ class Network:
         elif isinstance(order, Stop):
             for key in [key for key, flow in pool.flows.items() if flow.digest == order.digest]:
                 del pool.flows[key]
-        return OrderResult(order=order, code=code, words=code and f"{code} on {pool.name}")
+        words = code and f"{code} on {pool.name}"
+        if isinstance(order, Fetch) and not code and _reading(order) in pool.flows:
+            words = READ
+        return OrderResult(order=order, code=code, words=words)
 
     def _fetch(self, pool: Pool, order: Fetch, now_s: int) -> str:
         if pool.has(order.digest):

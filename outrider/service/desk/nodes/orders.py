@@ -18,10 +18,11 @@ from outrider.service.desk.nodes.sources import (
     is_to_begin_anew,
     may_be_told,
     patience_s,
+    proof_of,
     rate_of,
     sources,
 )
-from outrider.service.desk.nodes.state import NOT_ALLOWED, WATCHED_AWAY_S, Need, NodeStatus
+from outrider.service.desk.nodes.state import WATCHED_AWAY_S, Need, NodeStatus
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.ports import (
     READ,
@@ -378,12 +379,11 @@ class NodeOrders:
         if isinstance(order, Fetch):
             if code == DISK:
                 status.full_until_s = now_s + FULL_S
-            need.is_barred = code == NOT_ALLOWED
+            self._provers.told(status.name, need, code, words)
             if code:
                 return self._failed(status, need, code, words, now_s)
             # It may have to come at another rate, or by another way, since the call went out.
-            terms = rate_of(status, need), need.deadline_s
-            is_same = (order.rate_bytes_per_s, order.deadline_s) == terms
+            is_same = (order.rate_bytes_per_s, order.deadline_s) == (rate_of(status, need), need.deadline_s)
             need.is_told = is_same and order.digest not in status.stops
             need.told_until_s = order.until_s
             behind = self.statuses.get(self._behind.pop((status.name, order.owner), ""))
@@ -432,7 +432,8 @@ class NodeOrders:
         need.rate = 0
         need.code, need.words = code, words or code
         need.is_told = False
-        need.next_s = now_s + min(RETRY_S * 2 ** min(need.failures - 1, 8), MOST_RETRY_S)
+        wait_s = min(RETRY_S * 2 ** min(need.failures - 1, 8), MOST_RETRY_S)
+        need.next_s = now_s + (1 if need.is_barred and not need.has_failed_often else wait_s)
         return [Failed(node=status.name, owner=need.owner)]
 
     def _orders(self, status: NodeStatus, now_s: int) -> Iterator[Order]:
@@ -449,8 +450,7 @@ class NodeOrders:
             is_let_go = bool(need.layers) and status.unpins.get((need.digest, need.owner), now_s + 1) <= now_s
             if (need.next_s > now_s and not is_let_go) or not may_be_told(self.statuses, need, now_s):
                 continue
-            if need.is_barred and not self._provers.has_proof(self.statuses, status, need):
-                need.next_s = now_s + RETRY_S
+            if need.is_barred and not self._provers.has_proof(self.statuses, status, need, now_s):
                 continue
             until_s = min(need.until_s, now_s + self._settings.pin_lease_s)
             until_s = max(until_s, now_s + self._settings.grace_s)
@@ -468,7 +468,7 @@ class NodeOrders:
                     rate_bytes_per_s=rate_of(status, need),
                     format=need.format,
                     readers=need.readers,
-                    proof=need.proof,
+                    proof=proof_of(need),
                 )
             yield Pin(
                 digest=need.digest,

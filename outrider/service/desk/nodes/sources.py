@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from outrider.core.model import TransferClass
-from outrider.service.desk.nodes.state import Need, NodeStatus
+from outrider.service.desk.nodes.state import NOT_ALLOWED, Need, NodeStatus
 from outrider.service.ports import KNOWN, READ, Relay, Source
 
 UPSTREAM_S = 15
 """How long a node of a chain waits for the one before it to have been told."""
+WAIT_S = 2
+"""So soon it is looked again whether another node has read an image."""
 MOST_UPSTREAM = 2
 """So many of the nodes before it is a node told of: whoever is nearer has what those further up have, too."""
 T = TypeVar("T", int, str)
@@ -65,6 +67,12 @@ def may_be_told(statuses: Mapping[str, NodeStatus], need: Need, now_s: int) -> b
     return before is None or other is None or other.is_told or other.is_there or other.failures > 0
 
 
+def proof_of(need: Need) -> str:
+    """How a node finds out whether what it has for others is this need's, too. The first of a chain reads it
+    at once, in the time of its transfer."""
+    return need.proof or ("" if need.upstream else READ)
+
+
 class Provers:
     """Which node reads an image that it has for others, to show that a reservation or job gets it anyhow: one
     does so for all its nodes."""
@@ -72,8 +80,16 @@ class Provers:
     def __init__(self) -> None:
         self._nodes: dict[str, str] = {}
 
-    def has_proof(self, statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) -> bool:
-        """Whether the node can be told now how its right is shown; which its need notes."""
+    def told(self, node: str, need: Need, code: str, words: str) -> None:
+        """What a node says to an order."""
+        need.is_barred = code == NOT_ALLOWED
+        if not code and words == READ:
+            self._nodes[need.owner] = node
+
+    def has_proof(
+        self, statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need, now_s: int
+    ) -> bool:
+        """Whether the node can be told now how its right is shown, which its need notes; or else later."""
         name = self._nodes.get(need.owner, status.name)
         prover = statuses[name].needs.get(need.owner) if _can_send(statuses, name) else None
         if prover is None or prover.digest != need.digest or prover.has_failed_often:
@@ -83,6 +99,7 @@ class Provers:
             need.proof = READ
         elif prover is not None and prover.is_there:
             need.proof = KNOWN
+        need.next_s = now_s if need.proof else now_s + WAIT_S
         return bool(need.proof)
 
     def forget(self, node: str, owner: str) -> None:

@@ -9,6 +9,8 @@ from outrider.service.desk.nodes.orders import RETRY_S, NodeOrders
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.state.agenda import Agenda
 from outrider.service.ports import (
+    KNOWN,
+    READ,
     Arriving,
     Fetch,
     NodeImage,
@@ -59,11 +61,11 @@ def staff_of(wanted: Need) -> NodeOrders:
     return node_orders
 
 
-def call_at(node_orders: NodeOrders, at_s: int) -> TellNode:
-    due_s = node_orders.statuses["n1"].due_s
+def call_at(node_orders: NodeOrders, at_s: int, node: str = "n1") -> TellNode:
+    due_s = node_orders.statuses[node].due_s
     assert due_s is not None
-    node_orders.due("n1", due_s)
-    return next(call for call in node_orders.calls(at_s) if call.node == "n1")
+    node_orders.due(node, due_s)
+    return next(call for call in node_orders.calls(at_s) if call.node == node)
 
 
 def tell(
@@ -85,19 +87,25 @@ def answer(
     arriving: Arriving | None = None,
     owners: tuple[str, ...] | None = None,
     letting_go: str = "",
+    fetching: str = "",
+    words: str = "",
 ) -> list[News]:
-    """`letting_go`: the fault of doing so."""
-    pinned = "missing" if owners is None else ""
+    """`letting_go` and `fetching`: the faults of doing so."""
+    pinned = fetching or ("missing" if owners is None else "")
     image = NodeImage(digest=DIGEST, size_bytes=SIZE, owners=owners or ())
     report = NodeReport(
-        node="n1",
+        node=call.node,
         at_s=at_s,
         limit_bytes=10 * SIZE,
         used_bytes=SIZE,
         arriving=() if arriving is None else (arriving,),
         images=(() if owners is None else (image,)) if call.wants_images else None,
         results=tuple(
-            OrderResult(order=order, code={Pin: pinned, Unpin: letting_go}.get(type(order), ""))
+            OrderResult(
+                order=order,
+                code={Pin: pinned, Unpin: letting_go, Fetch: fetching}.get(type(order), ""),
+                words=words,
+            )
             for order in call.orders
         ),
     )
@@ -344,3 +352,50 @@ def test_image_that_is_to_come_by_a_deadlines_own_way_does_so_whatever_else_is_n
     orders = call_at(node_orders, NOW_S + 1).orders
     assert orders[0] == Stop(digest=DIGEST)
     assert {each.owner for each in orders if isinstance(each, Fetch)} == {"job-1", "render-1"}
+
+
+def barred(node_orders: NodeOrders, node: str, at_s: int) -> Fetch:
+    """The node is told, and has the bytes for others alone; what it was told."""
+    call = call_at(node_orders, at_s, node)
+    answer(node_orders, call, at_s, fetching="not-allowed")
+    (order,) = (each for each in call.orders if isinstance(each, Fetch))
+    return order
+
+
+def test_one_node_reads_what_all_have_for_others_and_the_rest_know_it_then() -> None:
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
+    node_orders.need("n0", need(deadline_s=NOW_S + 60), NOW_S)
+    node_orders.need("n1", need(deadline_s=NOW_S + 60, upstream=("n0",)), NOW_S)
+    first = call_at(node_orders, NOW_S, "n0")
+    answer(node_orders, first, NOW_S, words=READ, arriving=on_its_way(90_000_000, 1_000_000))
+    second = barred(node_orders, "n1", NOW_S)
+    meanwhile = call_at(node_orders, NOW_S + 3, "n1")
+    answer(node_orders, meanwhile, NOW_S + 3)
+    answer(node_orders, call_at(node_orders, NOW_S + 5, "n0"), NOW_S + 5, owners=("render-1",))
+    afterwards = call_at(node_orders, NOW_S + 8, "n1")
+
+    assert [each.proof for each in first.orders if isinstance(each, Fetch)] == [READ]
+    assert second.proof == ""
+    assert meanwhile.orders == ()
+    assert [each.proof for each in afterwards.orders if isinstance(each, Fetch)] == [KNOWN]
+
+
+def test_node_that_cannot_read_it_is_followed_by_another_and_is_not_asked_every_second() -> None:
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
+    node_orders.need("n0", need(deadline_s=NOW_S + 600), NOW_S)
+    node_orders.need("n1", need(deadline_s=NOW_S + 600, upstream=("n0",)), NOW_S)
+    told = {"n0": 0, "n1": 0}
+    proofs: set[tuple[str, str]] = set()
+    for at_s in range(NOW_S, NOW_S + 120):
+        for node in told:
+            status = node_orders.statuses[node]
+            if status.due_s is not None and status.due_s <= at_s:
+                call = call_at(node_orders, at_s, node)
+                answer(node_orders, call, at_s, fetching="not-allowed")
+                told[node] += any(isinstance(each, Fetch) for each in call.orders)
+                proofs.update((node, each.proof) for each in call.orders if isinstance(each, Fetch))
+
+    assert proofs == {("n0", READ), ("n1", ""), ("n1", READ)}
+    assert max(told.values()) < 12
