@@ -42,19 +42,19 @@ def begin(
     opens: Callable[[PoolImage], PoolImage],
     reads: Callable[[PoolTransfer, TransferTerms], None] | None = None,
 ) -> PoolTransfer:
-    """The transfer that reads what is at that address, and `opens` the image if it is the same. `reads` does
-    so for an image that is not one file."""
-    uids = None if wanted.readers is None else sorted(wanted.readers.uids)
+    """The transfer that reads what is at that address, for all who need it from there, and `opens` the image
+    if it is the same. `reads` does so for an image that is not one file."""
     transfer, _ = node.transfers.join(
-        f"{PROOF}{image.digest} {uids} {origin.name}",
+        f"{PROOF}{image.digest} {origin.name}",
         uri=origin.name,
         size_bytes=image.size_bytes,
         uid=uid,
         origins=[_source_of_all(node, dataclasses.replace(origin, is_trusted=False), image)],
-        work=_work(node, image, opens, reads or _reading(node, image)),
+        work=_work(node, image, reads or _reading(node, image)),
         deadline_s=wanted.deadline_s,
         rate_bytes_per_s=wanted.rate_bytes_per_s,
     )
+    transfer.opens.append(opens)
     node.log.info("image is read again", transfer=transfer.name, uri=origin.name, image=image.digest[:12])
     return transfer
 
@@ -102,7 +102,6 @@ def _reading(node: NodeContext, image: PoolImage) -> Callable[[PoolTransfer, Tra
 def _work(
     node: NodeContext,
     image: PoolImage,
-    opens: Callable[[PoolImage], PoolImage],
     reads: Callable[[PoolTransfer, TransferTerms], None],
 ) -> Work:
     """What the transfer's thread does."""
@@ -113,6 +112,8 @@ def _work(
         if found is None:
             raise NotInPool(f"image {image.short} is not in the pool any more")
         node.log.info("source has these bytes", uri=transfer.uri, image=image.digest[:12])
-        return opens(found)
+        for opens in tuple(transfer.opens):
+            found = opens(found)
+        return found
 
     return work

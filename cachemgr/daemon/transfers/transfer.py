@@ -72,6 +72,8 @@ class PoolTransfer:
     is_held_by_waiting: bool = False
     wanted_by: set[int] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
+    # Of an image that is only read, what lets those use it for whom it is.
+    opens: list[Callable[[PoolImage], PoolImage]] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     expected_rate_bytes_per_s: int | None = None
     progress: FetchProgress | None = None

@@ -334,6 +334,8 @@ class Network:
                 is_read=True,
             ),
         )
+        if flow.readers is not None:
+            flow.readers = None if order.readers is None else flow.readers | set(order.readers.uids)
         if flow.has_failed:
             flow.has_failed, flow.arrived_bytes = False, 0
         renew(flow.owners, order.owner, order.until_s)
@@ -402,8 +404,7 @@ class Network:
 
 def _reading(order: Fetch | Pin) -> str:
     """Under what it is read for whoever needs it."""
-    uids = None if order.readers is None else order.readers.uids
-    return f"{order.digest} {order.uri} {uids}"
+    return f"{order.digest} {order.uri}"
 
 
 def _arriving(flow: Flow, now_s: int) -> Arriving:

@@ -29,8 +29,11 @@ def before_in_chain(nodes: Sequence[T], node: T) -> tuple[T, ...]:
 
 
 def rate_of(status: NodeStatus, need: Need) -> int | None:
-    """With what an image may come to a node: with what a deadline has, if one needs the same there."""
+    """With what an image may come to a node: with what a deadline has, if one needs the same there. What is
+    read at another address uses a link by itself."""
     planned = _planned(status, need.digest)
+    if planned is not None and need.is_read and planned.uri != need.uri:
+        planned = None
     return need.rate_bytes_per_s if planned is None else planned.rate_bytes_per_s
 
 
@@ -82,8 +85,8 @@ class Provers:
 
     def told(self, node: str, need: Need, code: str, words: str) -> None:
         """What a node says to an order."""
-        need.is_barred = code == NOT_ALLOWED
-        if not code and words == READ:
+        need.is_barred, need.is_read = code == NOT_ALLOWED, not code and words == READ
+        if need.is_read:
             self._nodes[need.owner] = node
 
     def has_proof(

@@ -78,6 +78,8 @@ class Need:
     """The node has these bytes for others alone."""
     proof: str = ""
     """How a right to them is shown, as the node is told."""
+    is_read: bool = False
+    """The node reads them for that."""
     next_s: int = 0
     arrived_bytes: int = 0
     rate: int = 0

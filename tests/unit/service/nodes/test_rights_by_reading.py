@@ -145,6 +145,20 @@ def test_user_who_gets_it_elsewhere_is_one_more_reader(
 
 
 @pytest.mark.usefixtures("there")
+def test_it_is_read_once_for_all_who_have_it_there(
+    node: Inside, tell: Tell, carrier: ScriptedCarrier
+) -> None:
+    gate = carrier.hold(B, MIB)
+    for uid in (61002, 61003):
+        tell(fetch(uri=B, sources=(B,), owner=f"j-{uid}", readers=Readers(uids=(uid,)), proof=READ))
+    gate.set()
+    node.settle()
+
+    assert readers(node) == [61001, 61002, 61003]
+    assert [uri for uri, _ in carrier.started_at].count(B) == 1
+
+
+@pytest.mark.usefixtures("there")
 def test_what_another_node_has_read_is_not_read_again(
     node: Inside, tell: Tell, carrier: ScriptedCarrier
 ) -> None:

@@ -399,3 +399,17 @@ def test_node_that_cannot_read_it_is_followed_by_another_and_is_not_asked_every_
 
     assert proofs == {("n0", READ), ("n1", ""), ("n1", READ)}
     assert max(told.values()) < 12
+
+
+def test_what_best_effort_reads_at_another_address_takes_its_own_part_of_a_link() -> None:
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n1"], BOTH, NOW_S)
+    node_orders.need("n1", need(deadline_s=NOW_S + 60, rate=10_000_000), NOW_S)
+    node_orders.need("n1", replace(need(owner="job-1", rate=1), uri="http://other/image"), NOW_S)
+    call = call_at(node_orders, NOW_S)
+    answer(node_orders, call, NOW_S, words=READ, arriving=on_its_way(90_000_000, 1_000_000))
+    again = call_at(node_orders, NOW_S + 2)
+
+    rates = [each.rate_bytes_per_s for each in again.orders if isinstance(each, Fetch)]
+    assert [each.rate_bytes_per_s for each in call.orders if isinstance(each, Fetch)] == [10_000_000] * 2
+    assert rates == [1]
