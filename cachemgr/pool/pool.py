@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 MOST_MOVES = 20
 # An ingest that nobody wants any more is kept this long, so that it can be resumed.
 INGEST_LEASE_S = 86_400
+# Of so many other addresses it is known that they give an image's bytes.
+MOST_ADDRESSES = 16
 
 
 @dataclass(frozen=True)
@@ -322,6 +324,15 @@ class ImagePool(PoolFiles):
             return dataclasses.replace(there, readers=readers)
 
         return self._change_image(image.digest, admit)
+
+    def note_address(self, image: PoolImage, address: str) -> PoolImage:
+        """The same bytes are at that address, too: of several the last ones are known."""
+
+        def note(there: PoolImage) -> PoolImage:
+            known = (*(each for each in there.read_at if each != address), address)
+            return dataclasses.replace(there, read_at=known[-MOST_ADDRESSES:])
+
+        return self._change_image(image.digest, note)
 
 
 def _is_left_by_init(name: str) -> bool:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from cachemgr.base.errors import NotAllowed, NotInPool, SourceFailed, WrongBytes
 from cachemgr.daemon.transfers.content import Content
+from cachemgr.daemon.transfers.places import close_files
 from cachemgr.fetch.carrier import pinned
 from cachemgr.fetch.registry.references import SCHEMES as REGISTRIES
 from cachemgr.fetch.sources.uris import parse
@@ -44,16 +45,21 @@ def begin(
 ) -> PoolTransfer:
     """The transfer that reads what is at that address, for all who need it from there, and `opens` the image
     if it is the same. `reads` does so for an image that is not one file."""
-    transfer, _ = node.transfers.join(
-        f"{PROOF}{image.digest} {origin.name}",
-        uri=origin.name,
-        size_bytes=image.size_bytes,
-        uid=uid,
-        origins=[_source_of_all(node, dataclasses.replace(origin, is_trusted=False), image)],
-        work=_work(node, image, reads or _reading(node, image)),
-        deadline_s=wanted.deadline_s,
-        rate_bytes_per_s=wanted.rate_bytes_per_s,
-    )
+    source = _source_of_all(node, dataclasses.replace(origin, is_trusted=False), image)
+    try:
+        transfer, _ = node.transfers.join(
+            f"{PROOF}{image.digest} {origin.name}",
+            uri=origin.name,
+            size_bytes=image.size_bytes,
+            uid=uid,
+            origins=[source],
+            work=_work(node, image, reads or _reading(node, image)),
+            deadline_s=wanted.deadline_s,
+            rate_bytes_per_s=wanted.rate_bytes_per_s,
+        )
+    except BaseException:
+        close_files([source])
+        raise
     transfer.opens.append(opens)
     node.log.info("image is read again", transfer=transfer.name, uri=origin.name, image=image.digest[:12])
     return transfer

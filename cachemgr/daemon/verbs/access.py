@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from cachemgr.protocol import AddRequest, Readers
 
 
-MOST_ADDRESSES = 16
-"""So many addresses at which an image was read are known, the last ones."""
-
-
 def require_privilege(caller: NodeCaller, what: str) -> None:
     if not caller.is_privileged:
         raise NotAllowed(f"{what} is for root and the pool's own user")
@@ -176,9 +172,7 @@ def opening(node: NodeContext, uri: str, readers: Readers | None) -> Callable[[P
     def open_it(image: PoolImage) -> PoolImage:
         if readers is None:
             return publish(node, image)
-        known = (*(each for each in image.read_at if each != uri), address_of(uri))[-MOST_ADDRESSES:]
-        node.pool.change_image(dataclasses.replace(image, read_at=known))
-        return allow(node, image, set(readers.uids))
+        return allow(node, node.pool.note_address(image, address_of(uri)), set(readers.uids))
 
     return open_it
 
