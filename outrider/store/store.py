@@ -177,6 +177,9 @@ class Store(Protocol):
     def waiting_effects(self, subject: str, *, most: int = MOST_ROWS) -> list[Effect]:
         """What is still to be done to one subject, in the order in which it will be."""
 
+    def knows_effect(self, identity: str) -> bool:
+        """Whether it is still to be carried out, or was not long ago."""
+
     def waiting_subjects(self) -> set[str]:
         """All to which something is still to be done."""
 

@@ -332,7 +332,8 @@ class RequestDispatch:
         """Suspend a job's machine, or let it go on; how the job stands."""
         if store_trouble:
             return Trouble(code="unavailable", message=store_trouble)
-        done = machine_orders.order(self.site, self._parts.jobs.entries, request, caller)
+        parts = self._parts
+        done = machine_orders.order(self.site, parts.orders, parts.jobs.entries, request, caller)
         if isinstance(done, Trouble):
             return done
         details = self._parts.job_views.details(ShowJob(job=request.job), caller)

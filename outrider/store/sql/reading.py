@@ -142,6 +142,9 @@ class SqlStore(Store):
         found = self._tables.rows(sql.WAITING_EFFECTS, (subject, min(most, MOST_ROWS)))
         return [rows.effect(row) for row in found]
 
+    def knows_effect(self, identity: str) -> bool:
+        return self._tables.row(sql.GET_EFFECT, (identity,)) is not None
+
     def waiting_subjects(self) -> set[str]:
         return {str(row[0]) for row in self._tables.rows(sql.WAITING_SUBJECTS)}
 

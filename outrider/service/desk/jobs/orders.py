@@ -106,6 +106,17 @@ class JobOrders:
         job = job_of_owner(owner)
         return job is not None and job not in self._seen and job not in self._seen_before
 
+    def take_back(self, subject: str, kind: str) -> bool:
+        """The last order about it is void, if it is of that kind; False if that one is on its way."""
+        last = next(reversed(self._site.store.waiting_effects(subject)), None)
+        if last is None or last.kind != kind:
+            return True
+        if self._is_carrying(last.identity):
+            return False
+        now_s = self._site.now_s
+        self._site.write_lightly(lambda progress: progress.finish_effect(last.identity, now_s))
+        return True
+
     def _drop(self, subject: str) -> None:
         """Earlier orders are void, but for one on its way: what comes next waits for that."""
         now_s = self._site.now_s

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from outrider.rms.base import JobState
 from outrider.service.answers.reply import Trouble
-from outrider.service.desk.batch.job_effects import resume_effect, suspend_effect
+from outrider.service.desk.batch.job_effects import RESUME, machine_of, resume_effect, suspend_effect
 from outrider.service.desk.jobs.interruption.machine_moves import order_move
 from outrider.service.desk.jobs.job import JobEntry
+from outrider.service.desk.jobs.orders import JobOrders
 from outrider.service.desk.state.site import Site
 from outrider.service.requests import Caller, MigrateJob, ResumeJob, SuspendJob
+from outrider.store.records import Effect
 
 
 def order(
-    site: Site, entries: Mapping[str, JobEntry], request: SuspendJob | ResumeJob | MigrateJob, caller: Caller
+    site: Site,
+    orders: JobOrders,
+    entries: Mapping[str, JobEntry],
+    request: SuspendJob | ResumeJob | MigrateJob,
+    caller: Caller,
 ) -> Trouble | str:
     """Have it done; why not, if it is not to be done; of a machine that moves, what is done. What is so
     already is no error."""
@@ -27,12 +34,15 @@ def order(
     if isinstance(request, MigrateJob):
         return order_move(site, entry, entries.values(), request.node, caller.user)
     if isinstance(request, SuspendJob):
-        return _suspend(site, entry, caller) or ""
+        return _suspend(site, orders, entry, caller) or ""
     return _resume(site, entry, caller) or ""
 
 
-def _suspend(site: Site, entry: JobEntry, caller: Caller) -> Trouble | None:
+def _suspend(site: Site, orders: JobOrders, entry: JobEntry, caller: Caller) -> Trouble | None:
     job = entry.job
+    if not orders.take_back(machine_of(job.key), RESUME):
+        # Which run of it would be suspended is known when it runs.
+        return Trouble(code="conflict", message=f"job {job.key} is about to go on: suspend it when it runs")
     if job.state is JobState.SUSPENDED:
         return None
     if entry.lines is None or not entry.lines.is_machine or not job.can_save:
@@ -42,7 +52,7 @@ def _suspend(site: Site, entry: JobEntry, caller: Caller) -> Trouble | None:
         words = f"job {job.key} is {job.state.value}: only one that runs can be suspended"
         return Trouble(code="conflict", message=words)
     reason = f"outrider: suspended by {caller.user}; outrider resume {job.key} lets it go on"
-    site.todo([suspend_effect(job.key, job.start_s, reason, site.now_s)])
+    site.todo([_anew(site, suspend_effect(job.key, job.start_s, reason, site.now_s))])
     site.note("machine", f"job {job.key}", "suspended", f"by {caller.user}", uid=job.uid)
     return None
 
@@ -52,9 +62,19 @@ def _resume(site: Site, entry: JobEntry, caller: Caller) -> Trouble | None:
     # One that runs may be about to be saved: the batch system knows that, and a service that was killed since
     # does not. What runs on runs on.
     if job.state is JobState.SUSPENDED or (job.state is JobState.RUNNING and job.can_save):
-        site.todo([resume_effect(job.key, site.now_s)])
+        site.todo([_anew(site, resume_effect(job.key, site.now_s))])
         site.note("machine", f"job {job.key}", "resumed", f"by {caller.user}", uid=job.uid)
         return None
     if job.state is JobState.RUNNING or job.is_held_by_us:
         return None
     return Trouble(code="conflict", message=f"job {job.key} is {job.state.value}, not suspended")
+
+
+def _anew(site: Site, effect: Effect) -> Effect:
+    """The same within one second, after it was done or after another wish, is wanted once more."""
+    identity, count = effect.identity, 1
+    last = next(reversed(site.store.waiting_effects(effect.subject)), None)
+    while site.store.knows_effect(identity) and not (last is not None and last.identity == identity):
+        count += 1
+        identity = f"{effect.identity} {count}"
+    return replace(effect, identity=identity)

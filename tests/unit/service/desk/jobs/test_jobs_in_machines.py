@@ -119,6 +119,32 @@ def test_machine_goes_on_that_is_asked_to_while_it_is_saved_after_a_restart_of_t
     assert state(site, key) is JobState.RUNNING
 
 
+def test_machine_stays_suspended_whose_owner_thinks_better_of_it(site: Sandbox) -> None:
+    """The batch system has not been told yet that it is to go on."""
+    key = running(site, MACHINE, memory_mib=MEMORY_MIB)
+    site.ask(SuspendJob(job=key))
+    site.sleep(30)
+    site.rms.faults.plan("resume", Fault.UNREACHED, Fault.UNREACHED)
+    site.ask(ResumeJob(job=key))
+    site.sleep(1)
+    again = site.ask(SuspendJob(job=key))
+    site.sleep(300)
+
+    assert isinstance(again, JobDetails)
+    assert state(site, key) is JobState.SUSPENDED
+
+
+def test_last_wish_of_one_second_counts(site: Sandbox) -> None:
+    """The first one was given up for the second."""
+    key = running(site, MACHINE, memory_mib=MEMORY_MIB)
+    site.rms.faults.plan("save", Fault.UNREACHED, Fault.UNREACHED)
+    answers = [site.ask(request(job=key)) for request in (SuspendJob, ResumeJob, SuspendJob)]
+    site.sleep(120)
+
+    assert [type(each) for each in answers] == [JobDetails] * 3
+    assert state(site, key) is JobState.SUSPENDED
+
+
 @pytest.mark.parametrize("more", ["", YIELDING])
 def test_job_without_a_machine_is_not_suspended(site: Sandbox, more: str) -> None:
     key = running(site, more)
