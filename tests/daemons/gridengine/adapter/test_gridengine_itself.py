@@ -224,14 +224,19 @@ def test_change_of_one_job_lists_neither_all_jobs_nor_nodes(harness: GridEngineH
 
 
 def test_nodes_are_not_taken_for_lost_when_the_qmaster_is_restarted(harness: GridEngineHarness) -> None:
-    before = harness.system.look().nodes
-    the_cluster().restart_qmaster()
-    letters = the_cluster().run(["qstat", "-f"])
-    after = harness.system.look().nodes
+    before, are_unknown = harness.system.look().nodes, False
+    for _ in range(5):
+        the_cluster().restart_qmaster()
+        letters = the_cluster().run(["qstat", "-f"])
+        after = harness.system.look().nodes
+        assert before == after
+        assert {node.state for node in after} == {NodeState.UP}
+        are_unknown = "au" in letters or "-NA-" in letters
+        if are_unknown:
+            break
 
-    assert "au" in letters or "-NA-" in letters
-    assert before == after
-    assert {node.state for node in after} == {NodeState.UP}
+    # Where processors are busy the hosts may have reported by then: once is enough.
+    assert are_unknown, "the test shows something"
 
 
 def test_guards_follow_their_reservation_and_end_with_it(harness: GridEngineHarness) -> None:
