@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.daemons.node.daemons import needs_root
-from tests.security.siege import ALICE, BOB, Siege, Web, eventually, image_of, siege, workspace
+from tests.security.siege import ALICE, BOB, Siege, Web, image_of, siege, workspace
 
 CONTENT = b"the same bytes " * 5_000
 
@@ -20,21 +20,36 @@ def node() -> Iterator[Siege]:
         yield made
 
 
-def words_of(service: Siege, name: str) -> str:
-    return str(service.ask(0, "GET", f"/v1/reservations/{name}")[1]["staging"][0]["words"])
+def why_of(service: Siege, name: str) -> str:
+    return str(service.ask(0, "GET", f"/v1/reservations/{name}")[1]["reservation"]["why"])
 
 
 def test_public_image_that_lies_there_for_another_alone_is_not_told_ready(node: Siege) -> None:
-    path, own = node.folder / "shared.img", node.folder / "own.img"
-    image_of(ALICE, path, CONTENT, 0o644)
-    image_of(ALICE, own, CONTENT, 0o600)
+    """Bob knows its digest and its size, and names them at a server of his own."""
+    own = node.folder / "own.img"
+    digest = image_of(ALICE, own, CONTENT, 0o600)
     alices = node.accepted(ALICE, workspace(f"file://{own}", name="a", private=True, start="now+1h"))
     node.await_state(alices["name"], "ready")
-    bobs = node.accepted(BOB, workspace(f"file://{path}", name="b", start="now+3h"))
+    with Web(len(CONTENT), get=200, body=b"?" * len(CONTENT)) as web:
+        bobs = node.accepted(BOB, workspace(web.uri(), name="b", digest=digest, start="now+3h"))
+        node.await_state(bobs["name"], "endangered")
 
-    eventually(lambda: words_of(node, bobs["name"]), "the node's words", node.log.read_text)
-    assert "for its owner's use only" in words_of(node, bobs["name"])
-    assert node.state_of(bobs["name"]) != "ready"
+    assert "is another than" in why_of(node, bobs["name"])
+    assert node.state_of(alices["name"]) == "ready"
+    assert node.node(0, "n1", "show", name=digest)["gives"]["is_public"] is False
+
+
+def test_public_image_that_lies_there_for_another_is_for_whoever_has_it_elsewhere(node: Siege) -> None:
+    content = b"what both have " * 5_000
+    path, own = node.folder / "shared.img", node.folder / "hers.img"
+    digest = image_of(ALICE, path, content, 0o644)
+    image_of(ALICE, own, content, 0o600)
+    alices = node.accepted(ALICE, workspace(f"file://{own}", name="hers", private=True, start="now+17h"))
+    node.await_state(alices["name"], "ready")
+    bobs = node.accepted(BOB, workspace(f"file://{path}", name="his", start="now+19h"))
+
+    node.await_state(bobs["name"], "ready")
+    assert node.node(0, "n1", "show", name=digest)["gives"]["is_public"] is True
 
 
 @pytest.mark.parametrize(("source", "first_h", "second_h"), [("file", 9, 11), ("web", 13, 15)])

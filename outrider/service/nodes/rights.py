@@ -43,11 +43,15 @@ class Rights:
         return OrderResult(order=order)
 
     def of_pinned(self, order: Pin) -> OrderResult:
-        """The same of what is pinned by now: READ, while its bytes are read to know that."""
+        """The same of what is pinned by now: READ, while its bytes are read to know that; or why they could
+        not be, or are others."""
         found = self._asked(order)
-        if found.code == NotAllowed.code and self._is_read(order.digest):
+        reading = self._reading(order) if found.code == NotAllowed.code else None
+        if reading is None:
+            return found
+        if reading.ended_s is None:
             return OrderResult(order=order, code=READ)
-        return found
+        return OrderResult(order=order, code=reading.error or "", words=reading.message or "")
 
     def _asked(self, order: Fetch | Pin) -> OrderResult:
         try:
@@ -55,10 +59,14 @@ class Rights:
         except NotAllowed as error:
             return OrderResult(order=order, code=error.code, words=str(error))
 
-    def _is_read(self, digest: str) -> bool:
-        key = PROOF + digest.removeprefix("sha256:")
+    def _reading(self, order: Pin) -> TransferEntry | None:
+        """The last one at that address, if it has not succeeded."""
+        key, uri = f"{PROOF}{order.digest.removeprefix('sha256:')} ", self._catalogue.source_of(order.uri)
         transfers = self._asking.order("transfers", NoFields(), ListedTransfers).transfers
-        return any(each.key.startswith(key) and each.ended_s is None for each in transfers)
+        # They come in the order in which they began. Of an address with a query a node shows a hash of that.
+        address = key + uri.partition("?")[0]
+        found = [each for each in transfers if each.key == address or each.key.startswith(f"{address}?")]
+        return found[-1] if found and (found[-1].ended_s is None or found[-1].error) else None
 
     def check(
         self, order: Fetch | Pin, image: ShownImage | ArrivingEntry, joined: Collection[int] = ()

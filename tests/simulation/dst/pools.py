@@ -368,8 +368,10 @@ class Network:
         )
         addresses = {image.uri, *pool.read_at.get(order.digest, ())}
         if order.uri not in addresses and not is_known and not is_reader:
-            is_read = isinstance(order, Pin) and _reading(order) in pool.flows
-            return READ if is_read and not pool.flows[_reading(order)].has_failed else "not-allowed"
+            reading = pool.flows.get(_reading(order)) if isinstance(order, Pin) else None
+            if reading is not None:
+                return "source-failed" if reading.has_failed else READ
+            return "not-allowed"
         if order.readers is None:
             if order.digest in self.closed:
                 return "not-allowed"

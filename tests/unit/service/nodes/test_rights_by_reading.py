@@ -93,7 +93,8 @@ def test_other_bytes_open_it_to_nobody(node: Inside, tell: Tell, carrier: Script
     node.settle()
     report = tell(pinned())
 
-    assert codes(report) == ["not-allowed"]
+    assert codes(report) == ["wrong-bytes"]
+    assert "is another than" in report.results[0].words
     assert readers(node) == [61001]
     assert [(each.digest, each.has_failed, each.code) for each in report.arriving] == [
         (DIGEST, True, "wrong-bytes")
@@ -106,7 +107,7 @@ def test_rights_of_the_site_prove_nothing(node: Inside, tell: Tell, carrier: Scr
     tell(other())
     node.settle()
 
-    assert codes(tell(pinned())) == ["not-allowed"]
+    assert codes(tell(pinned())) == ["source-failed"]
     assert readers(node) == [61001]
 
 
