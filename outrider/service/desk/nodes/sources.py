@@ -93,7 +93,8 @@ class Provers:
         self, statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need, now_s: int
     ) -> bool:
         """Whether the node can be told now how its right is shown, which its need notes; or else later."""
-        name = self._nodes.get(need.owner, status.name)
+        # The node before it, to which the image comes, shows it too: to read it beside takes the link twice.
+        name = self._nodes.get(need.owner, (*need.upstream, status.name)[0])
         prover = statuses[name].needs.get(need.owner) if _can_send(statuses, name) else None
         if prover is None or prover.digest != need.digest or prover.has_failed_often:
             name = status.name

@@ -381,6 +381,23 @@ def test_one_node_reads_what_all_have_for_others_and_the_rest_know_it_then() -> 
     assert [each.proof for each in afterwards.orders if isinstance(each, Fetch)] == [KNOWN]
 
 
+def test_node_that_has_it_for_others_waits_for_the_one_before_it_to_which_it_comes() -> None:
+    """To read it beside would take the link twice."""
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
+    node_orders.need("n0", need(deadline_s=NOW_S + 60), NOW_S)
+    node_orders.need("n1", need(deadline_s=NOW_S + 60, upstream=("n0",)), NOW_S)
+    answer(node_orders, call_at(node_orders, NOW_S, "n0"), NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
+    barred(node_orders, "n1", NOW_S)
+    meanwhile = call_at(node_orders, NOW_S + 3, "n1")
+    answer(node_orders, meanwhile, NOW_S + 3)
+    answer(node_orders, call_at(node_orders, NOW_S + 5, "n0"), NOW_S + 5, owners=("render-1",))
+    afterwards = call_at(node_orders, NOW_S + 8, "n1")
+
+    assert meanwhile.orders == ()
+    assert [each.proof for each in afterwards.orders if isinstance(each, Fetch)] == [KNOWN]
+
+
 def test_node_that_cannot_read_it_is_followed_by_another_and_is_not_asked_every_second() -> None:
     node_orders = NodeOrders(SETTINGS, Agenda())
     node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
