@@ -101,7 +101,7 @@ class Provers:
         self._nodes[need.owner] = name
         if name == status.name:
             need.proof = READ
-        elif prover is not None and prover.is_there:
+        elif prover is not None and prover.is_there and prover.transfer is not None:
             need.proof = KNOWN
         need.next_s = now_s if need.proof else now_s + WAIT_S
         return bool(need.proof)
