@@ -1,7 +1,9 @@
 """Haizea's lease workload files."""
 
+import os
 import re
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -201,12 +203,26 @@ def test_document_type_is_refused_before_any_entity_expands(tmp_path: Path) -> N
         read_haizea(path)
 
 
-def test_endless_nesting_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("end", "message"), [("", "line 1: no element found"), ("</a>" * 100_000, "line 1: <a> where")]
+)
+def test_endless_nesting_is_refused(tmp_path: Path, end: str, message: str) -> None:
     path = tmp_path / "deep.xml"
-    path.write_text("<a>" * 100_000)
+    path.write_text("<a>" * 100_000 + end)
 
-    with pytest.raises(WorkloadError, match="nested more than 100 deep"):
+    with pytest.raises(WorkloadError, match=message):
         read_haizea(path)
+
+
+def test_mistake_in_what_can_be_read_once_only_is_named_without_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = Thread(target=path.write_text, args=[LEASES.read_text().replace("lease-workload", "other")])
+    writer.start()
+
+    with pytest.raises(WorkloadError, match="pipe: <other> where"):
+        read_haizea(path)
+    writer.join()
 
 
 def test_example_of_the_documentation_is_read(tmp_path: Path) -> None:
