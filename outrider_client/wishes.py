@@ -132,7 +132,7 @@ def options_of(**given: str | int | None) -> dict[str, str | None]:
     """What was given of a deployment, as texts. Raises InputError for a key that is none."""
     unknown = [key for key in given if key not in OPTIONS]
     if unknown:
-        raise InputError(f"{unknown[0]} is not a key of a deployment: there are {', '.join(OPTIONS)}")
+        raise InputError(f"{unknown[0]} is not a key of a deployment: use {', '.join(OPTIONS)}")
     return {key: str(value) for key, value in given.items() if value is not None}
 
 

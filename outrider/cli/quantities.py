@@ -141,6 +141,6 @@ def disk_speed(text: str) -> tuple[tuple[str, ...], int]:
     names, _, share = text.rpartition("=")
     if not names or not (share.isascii() and share.isdigit() and int(share)):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no speed of disks: write nodes, = and per cent, n[1-4]=50"
+            f"{text!r} is not a speed of disks: write nodes, = and per cent, n[1-4]=50"
         )
     return node_names(names) if "[" in names else (names,), int(share)

@@ -146,7 +146,7 @@ def parse_job_lines(text: str) -> JobLines:
                 several[key].append(value)
                 continue
             if key in found:
-                raise TextError(f"{key} stands twice: say it once")
+                raise TextError(f"{key} is given twice: give it once")
             found[key] = value
     if "image" not in found:
         raise TextError("image is missing: write a line like image: https://images.example.org/ubuntu.qcow2")
@@ -154,7 +154,7 @@ def parse_job_lines(text: str) -> JobLines:
     is_machine = _machine(found)
     for key in ("role", "data"):
         if several[key] and not is_machine:
-            raise TextError(f"{key} says nothing without run: vm: write that, or leave {key} out")
+            raise TextError(f"{key} has no effect without run: vm: write that, or leave {key} out")
     if several["option"] and is_machine:
         raise TextError(
             "option and run: vm contradict each other, since a machine has one node: leave one out"
@@ -267,10 +267,10 @@ def _preemptible(found: dict[str, str]) -> bool:
         )
     is_preemptible = value != "no"
     if value != "requeue" and (key := next((key for key in ("checkpoint", "grace") if key in found), "")):
-        raise TextError(f"{key} says nothing without preemptible: requeue; write that, or leave {key} out")
+        raise TextError(f"{key} has no effect without preemptible: requeue; write that, or leave {key} out")
     if "grace" in found and "checkpoint" not in found:
         raise TextError(
-            "grace says nothing without checkpoint, the signal that it begins with: write checkpoint: USR1, "
+            "grace has no effect without checkpoint, the signal that it begins with: write checkpoint: USR1, "
             "or leave grace out"
         )
     return is_preemptible
@@ -280,7 +280,7 @@ def _machine(found: dict[str, str]) -> bool:
     """Whether the job runs in a machine. What contradicts that is a mistake."""
     is_machine = "run" in found and _one_of("run", found["run"], RUN) == "vm"
     if not is_machine and "boot" in found:
-        raise TextError("boot says nothing without run: vm: write that, or leave boot out")
+        raise TextError("boot has no effect without run: vm: write that, or leave boot out")
     if is_machine and found.get("format", "") not in MACHINE_FORMATS:
         raise TextError(f"format is {shown(found['format'])}, and a machine has disks: write qcow2 or raw")
     if is_machine and found.get("checkpoint") == SUSPENDING:

@@ -32,9 +32,9 @@ class SitePolicySection(Section):
     """A policy of the site's own, or one of Outrider's by its name."""
 
     by: Name = Field(description="the policy: one of Outrider's, or an entry point of the site")
-    weight: int = Field(1, ge=0, le=1000, description="how much it counts beside the others")
+    weight: int = Field(1, ge=0, le=1000, description="its weight beside the others")
     options: Annotated[Options, Field(max_length=100)] = Field(
-        default_factory=dict, description="handed to a policy of the site's own"
+        default_factory=dict, description="options of a policy of the site's own"
     )
 
 
@@ -72,7 +72,7 @@ class HourOfDaySection(Section):
     """24 surcharges in percent, from midnight (UTC, or so many hours ahead of it) on."""
 
     percents: Annotated[tuple[int, ...], Field(min_length=24, max_length=24, strict=False)] = Field(
-        description="what is added in each hour; less than nothing is a discount"
+        description="the surcharge of each hour, in percent; a negative one is a discount"
     )
     ahead_hours: int = Field(0, ge=-12, le=14, description="how far the site's time is ahead of UTC")
 
@@ -86,7 +86,9 @@ class HourOfDaySection(Section):
 class LoadStepSection(Section):
     """A surcharge from a load on."""
 
-    from_share_percent: Share = Field(alias="from", description="how much of the machine others have then")
+    from_share_percent: Share = Field(
+        alias="from", description="how much of the machine others have reserved at that time"
+    )
     percent: int = Field(ge=-100, le=10_000, description="what is added")
 
 
@@ -158,7 +160,7 @@ class LeasesSection(Section):
         None, alias="hour_share", description="how much of each hour of the machine may be reserved"
     )
     adaptive: AdaptiveSection | None = Field(
-        None, description="a share of each hour that adapts to what users do"
+        None, description="a share of each hour that adapts to what users ask for"
     )
     most_slowdown_percent: int | None = Field(
         None,
@@ -176,7 +178,7 @@ class LeasesSection(Section):
         None,
         alias="first_slice",
         ge=1,
-        description="for so long a job that reservations keep waiting runs at once; in the simulator alone",
+        description="how long a job that reservations keep waiting runs at once; in the simulator only",
     )
     admission: Annotated[tuple[SitePolicySection, ...], _Listed] = Field(
         (), description="policies of the site's own, asked last"

@@ -21,7 +21,7 @@ def contradiction(found):
     """What is wrong with the job's metadata as far as machines go; nothing if all is well."""
     if found.get("run") != "vm":
         if "boot" in found:
-            return "boot says nothing without run=vm: leave boot out"
+            return "boot has no effect without run=vm: leave boot out"
         if found.get("preemptible") == "suspend":
             return (
                 "only a job in a virtual machine can be suspended: add run=vm, or write preemptible=requeue"

@@ -127,9 +127,9 @@ def _fault_of(text):
             return f"{part[:60]!r} is not of the form key=value, as in nodes=2 time=60"
         key, value = split[1], split[2]
         if key not in KEYS:
-            return f"{key} is not known in an option of a job: there are {', '.join(KEYS)}"
+            return f"{key} is not a key of a job's option: use {', '.join(KEYS)}"
         if key in found:
-            return f"{key} stands twice in it: say it once"
+            return f"{key} is given twice: give it once"
         found[key] = value
     for key in ("nodes", "time"):
         if key not in found:
@@ -140,14 +140,14 @@ def _fault_of(text):
             return f"{value[:60]!r} is not {form}"
     if "memory" in found and _mib(found["memory"]) > MOST_MEMORY_MIB:
         return f"{found['memory']!r} is not {VALUES['memory'][1]}"
-    return "digest says nothing without image" if "digest" in found and "image" not in found else ""
+    return "digest has no effect without image" if "digest" in found and "image" not in found else ""
 
 
 def _against_others(text, first, seen, number):
     found, begun = dict(PART.findall(text)), dict(PART.findall(first))
     for key in ("cpus", "memory"):
         if (key in found) != (key in begun):
-            return f"{key} stands in some options only: say it in each, or in none"
+            return f"{key} is in some options only: give it in each, or in none"
     memory = _mib(found["memory"]) if "memory" in found else 0
     size = found["nodes"], found.get("cpus"), memory, found.get("image")
     if size in seen:

@@ -25,10 +25,10 @@ function images.of(value)
       if key ~= "name" and key ~= "digest" then
         return nil, shown(part) .. " is not known: behind the image there may be name= and digest="
       end
-      if found[key] then return nil, key .. " stands twice in it: say it once" end
+      if found[key] then return nil, key .. " is given twice: give it once" end
       local wrong = key == "digest" and checks.digest(said)
       if key == "name" and (#said > MOST_NAME or not said:find("^[a-z][a-z0-9]*$") or RESERVED[said]) then
-        wrong = shown(said) .. " is no name: write up to 15 of a-z 0-9, a letter first, none of job, work, seed, "
+        wrong = shown(said) .. " is not a name: write up to 15 of a-z 0-9, a letter first, none of job, work, seed, "
           .. "root, scratch"
       end
       if wrong then return nil, wrong end

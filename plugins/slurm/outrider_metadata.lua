@@ -382,7 +382,7 @@ local function contradiction(values)
   end
   for _, key in ipairs({ "boot", "scratch", "disk-rate", "network-rate", "lease", "role", "data" }) do
     if values[key] and not values.run then
-      return key .. " says nothing without run: vm: write that in a line of the script, or leave " .. key .. " out"
+      return key .. " has no effect without run: vm: write that in a line of the script, or leave " .. key .. " out"
     end
   end
   why = values.role and metadata.roles.contradiction(values.role) or metadata.images.contradiction(values)
@@ -394,10 +394,10 @@ local function contradiction(values)
     return "checkpoint is USR1, which suspends a machine: write USR2, INT, HUP or TERM"
   end
   if values.preemptible ~= "requeue" and (values.checkpoint or values.grace) then
-    return (values.checkpoint and "checkpoint" or "grace") .. " says nothing without preemptible: requeue"
+    return (values.checkpoint and "checkpoint" or "grace") .. " has no effect without preemptible: requeue"
   end
   if values.grace and not values.checkpoint then
-    return "grace says nothing without checkpoint, the signal that it begins with"
+    return "grace has no effect without checkpoint, the signal that it begins with"
   end
 end
 

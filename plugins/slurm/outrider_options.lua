@@ -31,9 +31,9 @@ local function parts_of(value)
     local key, said = part:match("^([a-z]+)=([!-~]+)$")
     if not key then return nil, shown(part) .. " is not of the form key=value, as in nodes=2 time=60" end
     if not IS_KEY[key] then
-      return nil, shown(key) .. " is not known in an option of a job: there are " .. table.concat(KEYS, ", ")
+      return nil, shown(key) .. " is not a key of a job's option: use " .. table.concat(KEYS, ", ")
     end
-    if found[key] then return nil, key .. " stands twice in it: say it once" end
+    if found[key] then return nil, key .. " is given twice: give it once" end
     found[key] = said
   end
   return found
@@ -60,7 +60,7 @@ function options.of(value)
   local memory
   if found.memory then memory, wrong = options.memory_of(found.memory) end
   for _, key in ipairs({ "image", "digest" }) do wrong = wrong or found[key] and checks[key](found[key]) end
-  if found.digest and not found.image then wrong = wrong or "digest says nothing without image" end
+  if found.digest and not found.image then wrong = wrong or "digest has no effect without image" end
   if wrong then return nil, wrong end
   return { nodes = tonumber(found.nodes), minutes = tonumber(amount) * (unit == "h" and 60 or 1),
     cpus = tonumber(found.cpus), memory = memory, image = found.image }
@@ -124,7 +124,7 @@ local function together(values)
     local option = options.of(value)
     for _, key in ipairs({ "cpus", "memory" }) do
       if (option[key] == nil) ~= (first[key] == nil) then
-        return string.format("option %d: %s stands in some options only: say it in each, or in none", number, key)
+        return string.format("option %d: %s is in some options only: give it in each, or in none", number, key)
       end
     end
     bytes = bytes + #value

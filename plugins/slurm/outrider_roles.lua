@@ -34,7 +34,7 @@ local function add_names(names, item)
     local first, last = range:match("^([0-9]+)%-([0-9]+)$")
     if not first then first, last = range:match("^[0-9]+$"), range:match("^[0-9]+$") end
     if not first or #first > MOST_DIGITS or #last > MOST_DIGITS or tonumber(first) > tonumber(last) then
-      return nil, shown(range) .. " is no range of numbers: write one like 1-3"
+      return nil, shown(range) .. " is not a range of numbers: write one like 1-3"
     end
     if tonumber(last) - tonumber(first) >= MOST_HOSTS then return nil, "it stands for too many hosts" end
     for number = tonumber(first), tonumber(last) do
@@ -44,7 +44,7 @@ local function add_names(names, item)
   end
   for _, text in ipairs(texts) do
     if not is_label(text) then
-      return nil, shown(text) .. " is no host name: write letters, digits and hyphens, as in w[1-3]"
+      return nil, shown(text) .. " is not a host name: write letters, digits and hyphens, as in w[1-3]"
     end
     names[#names + 1] = text
   end
@@ -97,7 +97,7 @@ end
 checks["user-data"] = function(text)
   if #text > MOST_PATH or not text:find("^[A-Za-z0-9._/-]+$") or text:sub(1, 1) == "/"
     or ("/" .. text .. "/"):find("/../", 1, true) then
-    return shown(text) .. " is no file of the working folder: write its path from there"
+    return shown(text) .. " is not a file in the working folder: write its path from there"
   end
 end
 
@@ -120,19 +120,19 @@ function roles.of(value)
       local key, said = part:match("^([a-z-]+)=([!-~]+)$")
       if not key then return nil, shown(part) .. " is not of the form key=value, as in count=3 memory=2GiB" end
       if not IS_KEY[key] then
-        return nil, shown(key) .. " is not known in a role: there are " .. table.concat(KEYS, ", ")
+        return nil, shown(key) .. " is not a key of a role: use " .. table.concat(KEYS, ", ")
       end
-      if found[key] then return nil, key .. " stands twice in it: say it once" end
+      if found[key] then return nil, key .. " is given twice: give it once" end
       local wrong = checks[key](said)
       if wrong then return nil, key .. ": " .. wrong end
       found[key] = said
     end
   end
   if not name or not is_label(name) then
-    return nil, shown(name or "") .. " is no name of a role: begin with one, as in worker count=3"
+    return nil, shown(name or "") .. " is not the name of a role: begin with one, as in worker count=3"
   end
   if found.count and found.hosts then return nil, "count and hosts say the same: leave one out" end
-  if found.digest and not found.image then return nil, "digest says nothing without image" end
+  if found.digest and not found.image then return nil, "digest has no effect without image" end
   local hosts = found.hosts and names_of(found.hosts) or {}
   local count = tonumber(found.count or 1)
   for number = 1, found.hosts and 0 or count do
@@ -151,7 +151,7 @@ function roles.contradiction(values)
   if #values > MOST_ROLES then return string.format("there are %d roles: at most %d are read", #values, MOST_ROLES) end
   for _, value in ipairs(values) do
     local role = roles.of(value)
-    if named[role.name] then return "role " .. role.name .. " stands twice: say it once, with a count" end
+    if named[role.name] then return "role " .. role.name .. " is given twice: give it once, with a count" end
     named[role.name] = true
     count = count + #role.hosts
     if count > MOST_HOSTS then return "the roles have too many hosts: at most " .. MOST_HOSTS end

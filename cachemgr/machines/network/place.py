@@ -44,7 +44,7 @@ class ClusterPlace:
             raise BadRequest("two machines of a job cannot have one name or one address")
         for name in self.names:
             if LABEL.fullmatch(name) is None:
-                raise BadRequest(f"{name[:80]!r} is no host name: letters, digits and hyphens are")
+                raise BadRequest(f"{name[:80]!r} is not a host name: letters, digits and hyphens are")
         for address in self.addresses:
             found = ADDRESS.fullmatch(address)
             if found is None or max(int(found[1]), int(found[2])) > 255 or found[1] == found[2] == "0":

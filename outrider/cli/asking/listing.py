@@ -67,7 +67,11 @@ def add(commands: Subparsers) -> None:
     add_header_option(parser)
     parser.add_argument("--by", choices=("user", "account", "group"), default="user", help="what is added up")
     parser.add_argument(
-        "--since", "--from", metavar="TIME", default="", help="from when on (all that is known)"
+        "--since",
+        "--from",
+        metavar="TIME",
+        default="",
+        help="the start of the period (default: all that is known)",
     )
     parser.add_argument("--until", "--to", metavar="TIME", default="", help="until when (now)")
     parser.add_argument("--csv", action="store_true", help="print comma-separated values, unrounded")

@@ -62,7 +62,7 @@ def add(commands: Subparsers) -> None:
     parser = add_asking(commands, "list", list_reservations, "list reservations", _LIST)
     add_header_option(parser)
     parser.add_argument(
-        "--past", action="store_true", help="those that are over instead of those that are not"
+        "--past", action="store_true", help="list those that are over instead of those that are not"
     )
     parser.add_argument(
         "--kind",

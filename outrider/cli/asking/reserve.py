@@ -64,7 +64,7 @@ def add(commands: Subparsers) -> None:
         wants.add_deployment_options(parser)
         parser.add_argument("--account", metavar="ACCOUNT", default="", help="the account that is charged")
         parser.add_argument(
-            "--max-price", metavar="AMOUNT", help="what it may cost at most, if the site has prices"
+            "--max-price", metavar="AMOUNT", help="the most that it may cost, if the site has prices"
         )
         wants.add_repetition_options(parser)
         parser.set_defaults(verb=verb)

@@ -40,7 +40,9 @@ def add(commands: Subparsers) -> None:
         "--chdir", metavar="FOLDER", default="", help="where it begins (home; here, if it has run: vm)"
     )
     parser.add_argument("script", metavar="SCRIPT", help="the program to run")
-    parser.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="what it is given")
+    parser.add_argument(
+        "arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="the program's arguments"
+    )
 
 
 def submit(arguments: argparse.Namespace) -> None:

@@ -51,8 +51,8 @@ class Row:
 def add(commands: Subparsers) -> None:
     parser = add_asking(commands, "timeline", timeline, "show what is on the nodes, and when", _EPILOG)
     add_header_option(parser)
-    parser.add_argument("--from", dest="start", metavar="TIME", help="where it begins (now)")
-    parser.add_argument("--until", metavar="TIME", help="where it ends (12 hours later)")
+    parser.add_argument("--from", dest="start", metavar="TIME", help="the start of the period (now)")
+    parser.add_argument("--until", metavar="TIME", help="the end of the period (12 hours later)")
     parser.add_argument("--nodes", metavar="NODES", help="these nodes only (those with something on them)")
 
 

@@ -64,7 +64,7 @@ def add_deployment_options(parser: Parser, *, are_all: bool = True) -> None:
     group.add_argument(
         "--least-piece",
         metavar="TIME",
-        help="with --finish-by: in several pieces if need be, each with so much of the duration at least",
+        help="with --finish-by: it may be split into pieces, each with at least so much of the duration",
     )
     group.add_argument(
         "--option",
@@ -103,10 +103,10 @@ def add_repetition_options(parser: Parser) -> None:
         "--all-or-nothing",
         action="store_false",
         dest="best_fit",
-        help="all are reserved or none (the default)",
+        help="reserve all occurrences or none (the default)",
     )
     choice.add_argument(
-        "--best-fit", action="store_true", dest="best_fit", help="those are reserved that can be kept"
+        "--best-fit", action="store_true", dest="best_fit", help="reserve the occurrences that can be kept"
     )
     parser.set_defaults(best_fit=False)
 
@@ -124,8 +124,8 @@ def _add_window_options(parser: Parser) -> None:
     group = parser.add_argument_group(
         "an open reservation", "Nodes and image are ready for an event; outrider trigger is always one."
     )
-    group.add_argument("--open-from", metavar="TIME", help="from when on its event may come")
-    group.add_argument("--open-until", metavar="TIME", help="until when it may come")
+    group.add_argument("--open-from", metavar="TIME", help="the earliest time of its event")
+    group.add_argument("--open-until", metavar="TIME", help="the latest time of its event")
     group.add_argument("--ready-within", metavar="TIME", help="how soon after it the job may start: 60s")
     group.add_argument("--when-file", metavar="PATH", help="its event: this file is there, on the head node")
     group.add_argument("--when-job", metavar="JOB", help="its event: this job of yours has ended")

@@ -154,8 +154,8 @@ def of_disk(node: str, pool: dict[str, int]) -> Sequence[DoctorFinding]:
     if pool["has_reflinks"]:
         return [ok(node, "disk", f"{free}; instances are reflinks and cost nothing")]
     copied = (
-        "what is no disk image is copied before its job is released, 2 to 7 s a GiB, and takes its bytes of "
-        "the pool twice"
+        "what is not a disk image is copied before its job is released, 2 to 7 s a GiB, and takes twice "
+        "its bytes of the pool"
     )
     remedy = "name disk images raw (format:) if they are not recognised, or mount XFS there"
     return [ok(node, "disk", f"{free}; no reflinks: disk images get overlays of qcow2, {copied}: {remedy}")]

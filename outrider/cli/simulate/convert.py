@@ -39,7 +39,7 @@ def add(commands: Subparsers) -> None:
         "--serial",
         action="store_true",
         default=None,
-        help="of a .trace: best effort instance by instance (section 8.3)",
+        help="schedule a .trace's best effort instance by instance (section 8.3)",
     )
     parser.add_argument(
         "--moldable", choices=("amdahl", "downey"),

@@ -104,7 +104,7 @@ def _number(text: str) -> str:
         )
     if text not in _ALL:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no figure of the thesis; choose from {', '.join(_ALL)}"
+            f"{text!r} is not a figure of the thesis; choose from {', '.join(_ALL)}"
         )
     return text
 

@@ -21,7 +21,7 @@ def span(text: str) -> tuple[int, int]:
     """Two whole numbers, the smaller one first: 1-4."""
     low, _, high = text.partition("-")
     if not (low.isascii() and low.isdigit() and high.isascii() and high.isdigit() and int(low) <= int(high)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no range: write one like 1-4")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range: write one like 1-4")
     return int(low), int(high)
 
 
@@ -51,14 +51,16 @@ _DISK = {
     "reservation-nodes": Change(
         span, "FROM-TO", "instances of a reservation (default: 1-16)", ("nodes_low", "nodes_high")
     ),
-    "length": Change(positive, "SECONDS", "within which they start (default: 36000)", ("length_s",)),
-    "mean": Change(positive, "SECONDS", "for which they last (default: 600)", ("duration_mean_s",)),
-    "spread": Change(not_negative, "PERCENT", "of that, either way (default: 50)", ("spread",), 100),
-    "transfer": Change(positive, "SECONDS", "for one image (default: 50)", ("transfer_s",)),
-    "granularity": Change(
-        positive, "SECONDS", "to which times are rounded (default: 60)", ("granularity_s",)
+    "length": Change(positive, "SECONDS", "the time in which they start (default: 36000)", ("length_s",)),
+    "mean": Change(positive, "SECONDS", "how long they last on average (default: 600)", ("duration_mean_s",)),
+    "spread": Change(
+        not_negative, "PERCENT", "how far a duration may be from the mean (default: 50)", ("spread",), 100
     ),
-    "nodes": Change(positive, "N", "of the site (default: 8)", ("nodes",)),
+    "transfer": Change(positive, "SECONDS", "time to transfer an image (default: 50)", ("transfer_s",)),
+    "granularity": Change(
+        positive, "SECONDS", "times are multiples of this (default: 60)", ("granularity_s",)
+    ),
+    "nodes": Change(positive, "N", "nodes of the site (default: 8)", ("nodes",)),
     "slots": Change(positive, "N", "instances that a node has room for (default: 2)", ("slots_per_node",)),
 }
 _FEASIBLE = {
@@ -66,18 +68,18 @@ _FEASIBLE = {
     "reservation-nodes": Change(
         span, "FROM-TO", "instances of a reservation (default: 2-4)", ("nodes_low", "nodes_high")
     ),
-    "length": Change(positive, "SECONDS", "within which they start (default: 7200)", ("length_s",)),
-    "duration": Change(positive, "SECONDS", "for which they last (default: 60)", ("duration_s",)),
-    "window": Change(positive, "SECONDS", "starts lie within so many of each period", ("window_s",)),
-    "period": Change(positive, "SECONDS", "from one window to the next (default: 900)", ("period_s",)),
+    "length": Change(positive, "SECONDS", "the time in which they start (default: 7200)", ("length_s",)),
+    "duration": Change(positive, "SECONDS", "how long each lasts (default: 60)", ("duration_s",)),
+    "window": Change(positive, "SECONDS", "starts are at the beginning of each period", ("window_s",)),
+    "period": Change(positive, "SECONDS", "time from one window to the next (default: 900)", ("period_s",)),
     "tightness": Change(
-        span, "FROM-TO", "per cent of its own transfers, by which one is handed in before its start "
-        "(default: 140-620)", ("tightness_low", "tightness_high"), 100,
+        span, "FROM-TO", "how long before its start one is submitted, in per cent of the time of its "
+                         "transfers (default: 140-620)", ("tightness_low", "tightness_high"), 100,
     ),
-    "transfer": Change(positive, "SECONDS", "for one image (default: 48)", ("transfer_s",)),
-    "overhead": Change(not_negative, "SECONDS", "beside each transfer (default: 10)", ("overhead_s",)),
-    "slots": Change(positive, "N", "of the whole site (default: 16)", ("slots",)),
-    "attempts": Change(positive, "N", "draws until so many are there (default: 100000)", ("attempts",)),
+    "transfer": Change(positive, "SECONDS", "time to transfer an image (default: 48)", ("transfer_s",)),
+    "overhead": Change(not_negative, "SECONDS", "added to each transfer (default: 10)", ("overhead_s",)),
+    "slots": Change(positive, "N", "slots of the whole site (default: 16)", ("slots",)),
+    "attempts": Change(positive, "N", "how many draws are made at most (default: 100000)", ("attempts",)),
 }  # fmt: skip
 
 
@@ -102,7 +104,7 @@ def add(commands: Subparsers) -> None:
         type=float,
         default=0.9,
         metavar="SHARE",
-        help="part of the nodes that is asked for (default: %(default)s)",
+        help="the part of the nodes that requests use (default: %(default)s)",
     )
     published = _kind(kinds, "published", "one of the thesis' own four traces", is_random=False)
     published.add_argument("--trace", choices=("I", "II", "III", "IV"), required=True, help="which one")
@@ -115,14 +117,15 @@ def _add_mixed(parser: Parser) -> None:
     changes = parser.add_argument_group("instead of what the thesis has, for every row")
     for option, kind, metavar, words in (
         ("requests", positive, "N", "how many"),
-        ("length", positive, "SECONDS", "within which they arrive and begin"),
-        ("nodes", positive, "N", "of the site"),
+        ("length", positive, "SECONDS", "the time in which they arrive and begin"),
+        ("nodes", positive, "N", "nodes of the site"),
         ("slots", positive, "N", "instances that a node has room for"),
-        ("best-effort-share", percent, "PERCENT", "of requests, and of the work"),
-        ("tolerance", not_negative, "PERCENT", "by which the share of the work may be off"),
-        ("best-effort-mean", positive, "SECONDS", "for which best effort runs"),
-        ("best-effort-deviation", not_negative, "PERCENT", "of that mean"),
-        ("spread", not_negative, "PERCENT", "of intervals, instances and lengths, either way of their means"),
+        ("best-effort-share", percent, "PERCENT", "their share of the requests, and of the work"),
+        ("tolerance", not_negative, "PERCENT", "how far the share of the work may be off"),
+        ("best-effort-mean", positive, "SECONDS", "how long best effort runs on average"),
+        ("best-effort-deviation", not_negative, "PERCENT", "standard deviation, in per cent of that mean"),
+        ("spread", not_negative, "PERCENT", "how far intervals, instances and lengths may be from their "
+                                            "means"),
         ("work", span, "FROM-TO", "seconds for which all of it keeps every slot busy"),
         ("reservation-nodes", span, "FROM-TO", "instances of a reservation"),
         ("reservation-duration", span, "FROM-TO", "seconds of a reservation"),

@@ -111,7 +111,7 @@ def _add_site(parser: Parser, many: str) -> None:
     group.add_argument("--resume-seconds", type=not_negative, default=0, metavar="S",
                        help="that each resumption takes beside (default: %(default)s)")  # fmt: skip
     group.add_argument("--shared-disk", action="store_true",
-                       help="all nodes write to one file system, at these rates together")  # fmt: skip
+                       help="all nodes share one file system with these rates")  # fmt: skip
     group.add_argument("--slowdown", type=not_negative, default=10, metavar="PERCENT",
                        help="in a virtual machine (default: %(default)s)")  # fmt: skip
     group.add_argument("--checkpoints", type=positive, default=60, metavar="MINUTES",

@@ -42,12 +42,12 @@ examples:
 def add(commands: Subparsers) -> None:
     parser = add_command(commands, "run", run, "run a workload and report how it went", _EPILOG)
     parser.add_argument("workload", metavar="WORKLOAD", help=".swf, .trace, .xml, .lwf or .jsonl, maybe .gz")
-    parser.add_argument("--limit", type=positive, metavar="N", help="the first N submissions only")
+    parser.add_argument("--limit", type=positive, metavar="N", help="read only the first N submissions")
     parser.add_argument(
         "--serial",
         action="store_true",
         default=None,
-        help="of a .trace: best effort instance by instance (section 8.3)",
+        help="schedule a .trace's best effort instance by instance (section 8.3)",
     )
     _add_site(parser.add_argument_group("site"))
     _add_images(parser.add_argument_group("images and links"))
@@ -59,31 +59,34 @@ def add(commands: Subparsers) -> None:
         type=node_fault,
         action="append",
         metavar="NODE:FROM:UNTIL",
-        help="the node is away, in seconds of the simulation",
+        help="the node is down in this time, in seconds of the simulation",
     )
     faults.add_argument(
         "--slow",
         type=link_fault,
         action="append",
         metavar="FROM:UNTIL:PERCENT",
-        help="transfers that begin then take that much longer than planned",
+        help="transfers that begin in this time take so much longer than planned",
     )
     outputs = parser.add_argument_group("output")
     outputs.add_argument("--json", action="store_true", help="print the report as JSON")
-    outputs.add_argument("--jobs-csv", metavar="FILE", help="one row a job, as evalys reads them")
+    outputs.add_argument(
+        "--jobs-csv", metavar="FILE", help="a row for each job, in the form that evalys reads"
+    )
     outputs.add_argument("--swf", metavar="FILE", help="the schedule in Standard Workload Format")
     outputs.add_argument("--gantt", metavar="FILE", help="the schedule as a picture: .svg, .png or .pdf")
-    outputs.add_argument(
-        "--html", metavar="FILE", help="all of it as one page for a browser, which needs nothing else"
-    )
-    outputs.add_argument("--load", metavar="FILE", help="use and queue over time only, for long logs")
+    outputs.add_argument("--html", metavar="FILE", help="everything as one self-contained page for a browser")
+    outputs.add_argument("--load", metavar="FILE", help="only use and queue over time, for long logs")
 
 
 def _add_site(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--nodes", type=node_names, metavar="N|n[1-64]", help="the nodes (default: the file's)"
+        "--nodes",
+        type=node_names,
+        metavar="N|n[1-64]",
+        help="how many nodes, or their names (default: the workload's)",
     )
-    group.add_argument("--cpus", type=positive, metavar="C", help="of each node (default: 1)")
+    group.add_argument("--cpus", type=positive, metavar="C", help="processors of each node (default: 1)")
     group.add_argument("--profile", choices=("honest", "thesis"), help="default: honest")
     group.add_argument(
         "--policy", metavar="POLICY",
@@ -91,37 +94,39 @@ def _add_site(group: argparse._ArgumentGroup) -> None:
         "(default: aggressive, which is EASY; under --profile thesis: greedy)",
     )  # fmt: skip
     group.add_argument("--slowdown", type=not_negative, metavar="PERCENT",
-                       help="by which all takes longer in a virtual machine (default: 10)")  # fmt: skip
+                       help="how much longer all takes in a virtual machine (default: 10)")  # fmt: skip
     group.add_argument("--site-policy", metavar="FILE",
                        help="the site's policies: quotas, shares, prices, who yields")  # fmt: skip
     group.add_argument("--yielding", choices=("cheapest", "youngest", "site-order"),
-                       help="on whose nodes a reservation is placed (default: cheapest; "
-                       "under --profile thesis: site-order)")  # fmt: skip
+                       help="which nodes a reservation takes if runs have to yield (default: cheapest; "
+                            "under --profile thesis: site-order)")  # fmt: skip
 
 
 def _add_images(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--images", default="trace", metavar="IMAGES", help=f"{IMAGES} (default: trace)")
     group.add_argument("--link-mbit", type=link_bytes_per_s, dest="link", metavar="R", help="default: 100")
     group.add_argument("--shared-link", type=percent, metavar="PERCENT",
-                       help="one link for everything, this share of it for best effort")  # fmt: skip
+                       help="use one link for all transfers, with this share for best effort")  # fmt: skip
     group.add_argument("--pool", type=size_bytes, metavar="SIZE", help="limit of each node's image pool")
     group.add_argument("--keep", type=size_bytes, metavar="SIZE",
-                       help="disk for images that nobody needs at the moment")  # fmt: skip
-    group.add_argument("--evict", choices=EVICTIONS, help="which of those images is evicted first")
+                       help="space of each node for images that are not in use")  # fmt: skip
+    group.add_argument("--evict", choices=EVICTIONS, help="which unused image is evicted first")
     group.add_argument("--reuse", action=argparse.BooleanOptionalAction, default=None,
-                       help="whether an image on a node serves others, too")  # fmt: skip
+                       help="whether an image that is on a node is used again")  # fmt: skip
     group.add_argument("--push-back", metavar="SECONDS|edf|jit",
                        help="how long before its latest start a transfer begins")  # fmt: skip
     group.add_argument("--shipping", choices=("relay", "per-node"),
                        help="one transfer for all nodes of a reservation, or one for each")  # fmt: skip
-    group.add_argument("--seed", type=not_negative, default=1, help="of --images (default: 1)")
+    group.add_argument(
+        "--seed", type=not_negative, default=1, help="seed of the draw of --images (default: 1)"
+    )
 
 
 def _add_batch(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--mode",
         choices=("schedule", "lead"),
-        help="best effort runs as jobs: Outrider starts them, or the batch system does",
+        help="run best effort as jobs, which Outrider starts (schedule) or the batch system (lead)",
     )
     group.add_argument(
         "--batch-system",
@@ -131,14 +136,14 @@ def _add_batch(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--order",
         choices=("fcfs", "age", "size"),
-        help="with --mode schedule: who comes first (default: fcfs)",
+        help="with --mode schedule: the order of the queue (default: fcfs)",
     )
     group.add_argument(
         "--delay",
         type=delay,
         action="append",
         metavar="NAME=SECONDS",
-        help="what the batch system takes: start, end, margin, back (default: 0 each)",
+        help="delays of the batch system: start, end, margin, back (default: 0 each)",
     )
 
 

@@ -127,5 +127,5 @@ def part(text: str) -> tuple[int, int]:
     """2/8: the second of eight."""
     number, _, parts = text.partition("/")
     if not (number.isdigit() and parts.isdigit() and 1 <= int(number) <= int(parts)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no part: write one like 2/8")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a part: write one like 2/8")
     return int(number), int(parts)

@@ -47,7 +47,7 @@ def parse_event(text: str, *, now_s: int, zone: tzinfo) -> EventSpec:
     if text == CALL:
         return EventSpec(CALL)
     raise TextError(
-        f"{shown(text)} is no event: write file:/a/path, job:4711, time:16:00, call, or source:NAME"
+        f"{shown(text)} is not an event: write file:/a/path, job:4711, time:16:00, call, or source:NAME"
     )
 
 

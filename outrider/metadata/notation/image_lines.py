@@ -96,7 +96,7 @@ def _data(text: str, name: str) -> DataImage:
     image, *parts = [part for part in text.replace("\t", " ").split(" ") if part] or [""]
     if not image or _PART.fullmatch(image) is not None:
         raise TextError(
-            f"data: {shown(image)} is no image: begin with its address, or its name in the catalogue"
+            f"data: {shown(image)} is not an image: begin with its address, or its name in the catalogue"
         )
     said: dict[str, str] = {}
     for part in parts:
@@ -106,12 +106,12 @@ def _data(text: str, name: str) -> DataImage:
                 f"data: {shown(part)} is not known: behind the image there may be name= and digest="
             )
         if split[1] in said:
-            raise TextError(f"data: {split[1]} stands twice in it: say it once")
+            raise TextError(f"data: {split[1]} is given twice: give it once")
         said[split[1]] = split[2]
     name = said.get("name", name)
     if _NAME.fullmatch(name) is None or name in RESERVED:
         raise TextError(
-            f"data: {shown(name)} is no name: write up to 15 of a-z 0-9, a letter first, none of "
+            f"data: {shown(name)} is not a name: write up to 15 of a-z 0-9, a letter first, none of "
             f"{', '.join(RESERVED)}"
         )
     digest = said.get("digest", "")

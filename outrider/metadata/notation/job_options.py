@@ -71,7 +71,7 @@ def read_job_options(texts: Sequence[str]) -> tuple[JobOption, ...]:
         for key, amount in (("cpus", "cpus"), ("memory", "memory_mib")):
             if found and bool(getattr(option, amount)) != bool(getattr(found[0], amount)):
                 # Nobody knows any more what the job itself said, once another option was taken.
-                words = f"{key} stands in some options only: say it in each, or in none"
+                words = f"{key} is in some options only: give it in each, or in none"
                 raise TextError(f"option {number}: {words}")
         for other, each in enumerate(found, 1):
             if _sizes(each) == _sizes(option):
@@ -125,9 +125,9 @@ def _option(text: str) -> JobOption:
             raise TextError(f"{shown(part)} is not of the form key=value, as in nodes=2 time=60")
         key, value = split[1], split[2]
         if key not in _KEYS:
-            raise TextError(f"{key} is not known in an option of a job: there are {', '.join(_KEYS)}")
+            raise TextError(f"{key} is not a key of a job's option: use {', '.join(_KEYS)}")
         if key in found:
-            raise TextError(f"{key} stands twice in it: say it once")
+            raise TextError(f"{key} is given twice: give it once")
         found[key] = value
     for key in ("nodes", "time"):
         if key not in found:
@@ -137,7 +137,7 @@ def _option(text: str) -> JobOption:
             words = "nodes" if key == "nodes" else "processors of a node"
             raise TextError(f"{shown(found[key])} is not a number of {words} from 1 to 99999")
     if "digest" in found and "image" not in found:
-        raise TextError("digest says nothing without image")
+        raise TextError("digest has no effect without image")
     if "digest" in found and _DIGEST.fullmatch(found["digest"]) is None:
         raise TextError(f"{shown(found['digest'])} is not a digest: write sha256: and 64 hexadecimal digits")
     return JobOption(

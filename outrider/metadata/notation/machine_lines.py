@@ -34,7 +34,7 @@ def read_machine_lines(found: Mapping[str, str], *, is_machine: bool) -> Machine
     """What these keys say. Raises TextError."""
     for key in (*BOUNDS, LEASE):
         if key in found and not is_machine:
-            raise TextError(f"{key} says nothing without run: vm: write that, or leave {key} out")
+            raise TextError(f"{key} has no effect without run: vm: write that, or leave {key} out")
     if found.get(LEASE, INTERACTIVE) != INTERACTIVE:
         raise TextError(f"lease is {shown(found[LEASE])}: write interactive, or leave it out")
     return MachineLines(

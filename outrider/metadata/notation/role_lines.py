@@ -58,7 +58,7 @@ def read_roles(texts: Sequence[str]) -> tuple[JobRole, ...]:
     for text in texts:
         role = _role(text)
         if any(each.name == role.name for each in found):
-            raise TextError(f"role {role.name} stands twice: say it once, with a count")
+            raise TextError(f"role {role.name} is given twice: give it once, with a count")
         if twice := sorted(taken.intersection(role.hosts)):
             raise TextError(f"host {twice[0]} is in two roles: name each once")
         taken.update(role.hosts)
@@ -72,21 +72,23 @@ def _role(text: str) -> JobRole:
     # No other blanks, as in the submit filter.
     name, *parts = [part for part in text.replace("\t", " ").split(" ") if part] or [""]
     if _LABEL.fullmatch(name) is None:
-        raise TextError(f"role: {shown(name)} is no name of a role: begin with one, as in worker count=3")
+        raise TextError(
+            f"role: {shown(name)} is not the name of a role: begin with one, as in worker count=3"
+        )
     found: dict[str, str] = {}
     for part in parts:
         split = _PART.fullmatch(part)
         if split is None:
             raise TextError(f"role {name}: {shown(part)} is not of the form key=value, as in count=3 cpus=2")
         if split[1] not in _KEYS:
-            raise TextError(f"role {name}: {split[1]} is not known in a role: there are {', '.join(_KEYS)}")
+            raise TextError(f"role {name}: {split[1]} is not a key of a role: use {', '.join(_KEYS)}")
         if split[1] in found:
-            raise TextError(f"role {name}: {split[1]} stands twice in it: say it once")
+            raise TextError(f"role {name}: {split[1]} is given twice: give it once")
         found[split[1]] = split[2]
     if "count" in found and "hosts" in found:
         raise TextError(f"role {name}: count and hosts say the same: leave one out")
     if "digest" in found and "image" not in found:
-        raise TextError(f"role {name}: digest says nothing without image: write that, or leave digest out")
+        raise TextError(f"role {name}: digest has no effect without image: write that, or leave digest out")
     try:
         return JobRole(
             name=name,
@@ -119,7 +121,7 @@ def _hosts(text: str) -> tuple[str, ...]:
         if len(found) > MOST_HOSTS:
             raise TextError(f"hosts: {shown(text)} stands for too many: at most {MOST_HOSTS} are read")
     if wrong := [host for host in found if _LABEL.fullmatch(host) is None]:
-        raise TextError(f"hosts: {shown(wrong[0])} is no host name: write letters, digits and hyphens")
+        raise TextError(f"hosts: {shown(wrong[0])} is not a host name: write letters, digits and hyphens")
     if len(set(found)) < len(found):
         raise TextError(f"hosts: {shown(text)} names a host twice: leave it out once")
     return tuple(found)
@@ -147,7 +149,7 @@ def _numbered(before: str, ranges: str, after: str) -> list[str]:
         split = _RANGE.fullmatch(each)
         first, last = (split[1], split[2] or split[1]) if split is not None else ("1", "0")
         if int(first) > int(last):
-            raise TextError(f"hosts: {shown(each)} is no range of numbers: write one like 1-3")
+            raise TextError(f"hosts: {shown(each)} is not a range of numbers: write one like 1-3")
         if int(last) - int(first) + len(found) >= MOST_HOSTS:
             raise TextError(f"hosts: it stands for too many: at most {MOST_HOSTS} are read")
         found += [f"{before}{number:0{len(first)}}{after}" for number in range(int(first), int(last) + 1)]
@@ -176,6 +178,6 @@ def _digest(text: str) -> str:
 def _path(text: str) -> str:
     if _PATH.fullmatch(text) is None or ".." in text.split("/"):
         raise TextError(
-            f"user-data: {shown(text)} is no file of the working folder: write its path from there"
+            f"user-data: {shown(text)} is not a file in the working folder: write its path from there"
         )
     return text

@@ -40,15 +40,15 @@ def read_way(text: str) -> Mapping[str, str]:
         name, value = split[1] or split[3], split[2] or split[4]
         key = KEYS.get(name)
         if key is None:
-            raise TextError(f"{name} is not known in an option: there are {', '.join(KEYS)}")
+            raise TextError(f"{name} is not a key of an option: use {', '.join(KEYS)}")
         if key in found:
-            raise TextError(f"{name} stands twice in an option: say it once")
+            raise TextError(f"{name} is given twice in an option: give it once")
         found[key] = value
     for key, word in (("nodes", "nodes"), ("duration", "time")):
         if key not in found:
             raise TextError(f"{word} is missing in the option {shown(text)}: write nodes=2 time=60")
     if "digest" in found and "image" not in found:
-        raise TextError("digest says nothing in an option without image")
+        raise TextError("digest has no effect in an option without image")
     return found
 
 

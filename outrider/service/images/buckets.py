@@ -156,7 +156,7 @@ def read_key(path: str, profile: str) -> SigningKey:
                 raise Unsuitable(f"others may read the key {path}: chmod 600 it")
             text = file.read(MOST_KEY_BYTES)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise Unsuitable(f"the key {path} cannot be read: {reason}") from error
     parser = configparser.ConfigParser(interpolation=None, default_section="")
     try:

@@ -49,7 +49,7 @@ class TokenHost:
                     raise SourceFault(f"others may read the token {self.file}: chmod 600 it", is_final=True)
                 token = file.read(MOST_TOKEN_BYTES).strip()
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise SourceFault(f"the token {self.file} cannot be read: {reason}", is_final=True) from error
         if not token or not token.isprintable():
             raise SourceFault(f"the token {self.file} is not one line of text", is_final=True)

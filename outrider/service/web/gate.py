@@ -273,7 +273,7 @@ def _headers(scope: Scope, most_bytes: int) -> dict[str, str]:
     for name_bytes, value in raw:
         name = name_bytes.decode("latin-1").lower()
         if name in found and name in _ONCE:
-            raise refused(400, f"the header {name} stands twice: send it once")
+            raise refused(400, f"the header {name} is sent twice: send it once")
         found[name] = value.decode("latin-1")
     if not _KEY.fullmatch(found.get("idempotency-key", "")):
         raise refused(400, "an Idempotency-Key has at most 128 visible ASCII characters, and no space")

@@ -58,7 +58,7 @@ def read_instance(path: Path, *, counts_moves: bool = False) -> SwitchInstance:
     try:
         return _InstanceReader(plain, counts_moves=counts_moves).instance()
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InstanceFault(f"is no instance of BtrPlace's: {type(error).__name__} {error}") from error
+        raise InstanceFault(f"is not an instance of BtrPlace: {type(error).__name__} {error}") from error
 
 
 @dataclass(slots=True)

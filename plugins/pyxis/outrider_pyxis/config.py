@@ -82,9 +82,7 @@ def load(path: str) -> Config:
     given = dict(parser.items(SECTION)) if parser.has_section(SECTION) else {}
     for name in given:
         if name not in OPTIONS:
-            raise BadRequest(
-                f"{path} has an option {name!r} that does not exist: there are {', '.join(OPTIONS)}"
-            )
+            raise BadRequest(f"{path} has an option {name!r} that does not exist: use {', '.join(OPTIONS)}")
     texts = {name: given.get(name, default).strip() for name, (default, _) in OPTIONS.items()}
     try:
         return _config(texts)

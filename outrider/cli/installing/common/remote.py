@@ -118,7 +118,7 @@ class SshRemote:
             # A login shell of somebody's may greet before.
             answer = json.loads(said.decode("utf-8", "replace").strip().splitlines()[-1])
         except (ValueError, IndexError) as error:
-            words = " ".join(errors.split())[-_LAST_WORDS:] or "no word"
+            words = " ".join(errors.split())[-_LAST_WORDS:] or "no message"
             raise RemoteError(f"{connection.host}: Python there ended with: {words}") from error
         if not isinstance(answer, dict):
             raise RemoteError(f"{connection.host} answers with what is not an object")

@@ -227,5 +227,5 @@ def _job_state(job: str, runner: ProgramRunner) -> str | None:
 def _xml(runner: ProgramRunner, argv: Sequence[str]) -> ElementTree.Element:
     done = runner.run(argv)
     if not done.is_good:
-        raise OutputError(f"{argv[0]} tells nothing: {done.reason}")
+        raise OutputError(f"{argv[0]} gives no answer: {done.reason}")
     return tree(done.output)

@@ -30,12 +30,12 @@ def check_batch(arguments: argparse.Namespace) -> None:
     if arguments.mode is None:
         _refuse(arguments, _BATCH_ONLY, "needs --mode schedule or --mode lead")
         return
-    _refuse(arguments, _WORLD_ONLY, "says nothing with --mode, where images cost nothing: leave it out")
+    _refuse(arguments, _WORLD_ONLY, "has no effect with --mode, where images cost nothing: leave it out")
     if arguments.mode == "lead":
-        words = "says nothing with --mode lead, where the batch system starts jobs: leave it out"
+        words = "has no effect with --mode lead, where the batch system starts jobs: leave it out"
         _refuse(arguments, {"policy": "--policy", "order": "--order"}, words)
     else:
-        _refuse(arguments, {"batch_system": "--batch-system"}, "says nothing with --mode schedule")
+        _refuse(arguments, {"batch_system": "--batch-system"}, "has no effect with --mode schedule")
 
 
 def _refuse(arguments: argparse.Namespace, options: dict[str, str], words: str) -> None:

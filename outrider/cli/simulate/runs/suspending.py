@@ -31,33 +31,33 @@ OPTIONS = {
     "migration": "--migration", "migration_rate": "--migration-rate",
 }  # fmt: skip
 """Attributes and options: what only a site has whose best effort can be suspended."""
-# What says nothing where suspending takes no time.
+# What has no effect where suspending takes no time.
 _OF_A_RATE = ("resume_rate", "suspend_seconds", "shared_disk", "disk_speed")
 
 
 def add_suspending(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--suspension", choices=("none", "serial", "all"),
-                       help="which best effort makes way by being suspended: serial is what has one "
-                       "instance (default: all)")  # fmt: skip
+                       help="which best effort is suspended to make way; serial: what has one instance "
+                            "(default: all)")  # fmt: skip
     group.add_argument("--suspend-rate", type=rate_or_free, metavar="MB/S|free",
-                       help="at which memory is written, or at once (honest: 50, thesis: free)")  # fmt: skip
+                       help="rate of writing memory, or free (honest: 50, thesis: free)")  # fmt: skip
     group.add_argument("--resume-rate", type=positive, metavar="MB/S",
-                       help="at which it is read (default: as it is written)")  # fmt: skip
+                       help="rate of reading memory (default: the suspend rate)")  # fmt: skip
     group.add_argument("--suspend-seconds", type=not_negative, metavar="S",
-                       help="that each suspension takes beside (default: 0)")  # fmt: skip
+                       help="added to each suspension (default: 0)")  # fmt: skip
     group.add_argument("--resume-seconds", type=not_negative, metavar="S",
-                       help="that each resumption takes beside (default: 0)")  # fmt: skip
+                       help="added to each resumption (default: 0)")  # fmt: skip
     group.add_argument("--shared-disk", action="store_true", default=None,
-                       help="all nodes write to one file system, at these rates together")  # fmt: skip
+                       help="all nodes share one file system with these rates")  # fmt: skip
     group.add_argument("--disk-speed", type=disk_speed, action="append", metavar="NODES=PERCENT",
-                       help="of these rates, on some nodes: n[1-4]=50")  # fmt: skip
+                       help="some nodes' disks have this part of the rates: n[1-4]=50")  # fmt: skip
     group.add_argument("--least-run", type=positive, metavar="S",
-                       help="for less work than that nothing is begun or resumed (honest: 60)")  # fmt: skip
+                       help="begin or resume nothing for less work than this (honest: 60)")  # fmt: skip
     group.add_argument("--migration", choices=("no", "yes", "free"),
-                       help="whether what is suspended may go on on other nodes: memory and image are "
-                       "moved there, or take no time (default: no)")  # fmt: skip
+                       help="whether suspended work may resume on other nodes; free: memory and image get "
+                            "there in no time (default: no)")  # fmt: skip
     group.add_argument("--migration-rate", type=positive, metavar="MB/S",
-                       help="at which they are moved (default: 12.5)")  # fmt: skip
+                       help="rate at which they are moved (default: 12.5)")  # fmt: skip
 
 
 def with_suspension(setup: Setup, arguments: argparse.Namespace, nodes: Sequence[Node]) -> Setup:
@@ -73,7 +73,7 @@ def with_suspension(setup: Setup, arguments: argparse.Namespace, nodes: Sequence
     rules = setup.suspension
     if arguments.suspension == "none":
         if len(given) > 1:
-            raise InputError(f"{OPTIONS[given[1]]} says nothing with --suspension none: leave one out")
+            raise InputError(f"{OPTIONS[given[1]]} has no effect with --suspension none: leave one out")
         from outrider.core.besteffort.suspension import SuspensionRules
 
         never = SuspensionRules(is_allowed=False, makes_way_for_all=rules.makes_way_for_all)
@@ -88,7 +88,7 @@ def _rules(rules: SuspensionRules, arguments: argparse.Namespace, nodes: Sequenc
         rules = replace(rules, disk_bytes_per_s=arguments.suspend_rate * MEGABYTE or None)
     for name in _OF_A_RATE:
         if getattr(arguments, name) is not None and rules.disk_bytes_per_s is None:
-            raise InputError(f"{OPTIONS[name]} says nothing where writing is free: give a --suspend-rate")
+            raise InputError(f"{OPTIONS[name]} has no effect where writing is free: give a --suspend-rate")
     if arguments.shared_disk and arguments.disk_speed:
         raise InputError("--disk-speed is of disks that nodes have to themselves: leave out --shared-disk")
     if arguments.migration_rate is not None and arguments.migration != "yes":

@@ -56,26 +56,26 @@ class SlurmSection(Section):
     """Where Slurm is. Everything is asked by its own commands."""
 
     conf: Path | None = Field(
-        None, description="its slurm.conf; without it the commands find theirs as they always do"
+        None, description="Slurm's slurm.conf; without it the commands find it themselves"
     )
     commands: Folder = Field("/usr/bin", description="the folder of scontrol, squeue, sinfo and sbatch")
     core_cpus: int | None = Field(
         None,
         ge=1,
         le=1024,
-        description="CPUs of a core, where reservations that name sizes have cores of their nodes; without "
-        "it they have whole nodes",
+        description="CPUs of a core: reservations that name sizes get cores of their nodes; without it "
+        "they get whole nodes",
     )
     cpu_memory_mib: Memory | None = Field(
         None,
         alias="cpu_memory",
-        description="with core_cpus: the MaxMemPerCPU of slurm.conf, by which cores keep memory for "
-        "reservations, too; without it those that name memory have whole nodes",
+        description="with core_cpus: the MaxMemPerCPU of slurm.conf, so that cores hold memory for "
+        "reservations, too; without it those that name memory get whole nodes",
     )
     expected_start: bool = Field(
         True,
-        description="whether squeue shows for a held job when it is expected to start; its user cannot "
-        "hold it, too, then",
+        description="whether squeue shows when a held job is expected to start; its user cannot hold the "
+        "job as well then",
     )
 
 
@@ -93,13 +93,13 @@ class GridEngineSection(Section):
     reservation_queue: ObjectName = Field("outrider.q", description="the queue of reservations")
     parts_queue: ObjectName | None = Field(
         None,
-        description="the queue of reservations that have slots of nodes; without it all have whole nodes",
+        description="the queue of reservations of parts of nodes; without it all get whole nodes",
     )
     slot_memory_mib: Memory | None = Field(
         None,
         alias="slot_memory",
-        description="with parts_queue: the h_vmem of the queues, by which slots keep memory for "
-        "reservations, too; without it those that name memory have whole nodes",
+        description="with parts_queue: the h_vmem of the queues, so that slots hold memory for "
+        "reservations, too; without it those that name memory get whole nodes",
     )
     environments: Environments = Field(
         (),
@@ -107,12 +107,12 @@ class GridEngineSection(Section):
         json_schema_extra=given(""),
     )
     checkpoint: ObjectName | None = Field(
-        None, description="the checkpoint object of jobs that may be suspended; without it none is"
+        None, description="the checkpoint object of jobs that may be suspended; without it no job is"
     )
     drmaa: Path | None = Field(
         None,
-        description="the DRMAA library, by which jobs are submitted and ended faster; without it, and while "
-        "it has no session, that is done by the commands",
+        description="the DRMAA library, which submits and ends jobs faster; without it, and while it has "
+        "no session, the commands do that",
     )
     duration_offset_s: Duration = Field(
         60,
@@ -144,8 +144,8 @@ class BackendSection(Section):
     )
     nodes: Hosts | None = Field(
         None,
-        description="embedded, twin: names (without it `n[1-4]`); else those that have Outrider (without "
-        "it all)",
+        description="embedded, twin: the nodes' names (without it `n[1-4]`); otherwise the nodes that "
+        "have Outrider (without it all)",
     )
     cpus: int = Field(1, ge=1, le=65_536, description="embedded, twin: processors of each node")
     memory_mib: Memory = Field(

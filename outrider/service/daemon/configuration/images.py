@@ -84,7 +84,8 @@ class SiteLoginSection(Section):
     lifetime_s: Duration = Field(
         21_600,
         alias="lifetime",
-        description="after which time it is asked again, as also when the registry refuses what it said",
+        description="how long its answer is used; it is also asked again when the registry refuses the "
+        "answer",
         json_schema_extra={"default": "6h"},
     )
     readers: ReadersSection | None = Field(
@@ -95,10 +96,10 @@ class SiteLoginSection(Section):
 class TokenSection(Section):
     """A web server that wants a token. The head fetches its images, and nodes have them from the head."""
 
-    header: Header = Field("X-Auth-Token", description="the header in which the token goes, by TLS alone")
+    header: Header = Field("X-Auth-Token", description="the header that carries the token, over TLS only")
     file: Path = Field(description="the token, in a file that only the service may read")
     path: Path | None = Field(
-        None, description="the folder of its images: for what is elsewhere no token is sent; without it all"
+        None, description="the folder of the images for which the token is sent; without it for all"
     )
     readers: ReadersSection | None = Field(
         None, description="who may name its images, as private ones; without it everybody who may ask"

@@ -29,8 +29,8 @@ def _backfilling(value: object) -> str:
     if text in RULES or (text.isascii() and text.isdecimal() and 0 < int(text[:9]) <= MOST_PLACES):
         return text
     raise TextError(
-        f"{named(value)} is no way of backfilling: write {', '.join(RULES)}, or how many jobs have a place "
-        f"in the future, from 1 to {MOST_PLACES}"
+        f"{named(value)} is not a kind of backfilling: write {', '.join(RULES)}, or how many jobs have a "
+        f"place in the future, from 1 to {MOST_PLACES}"
     )
 
 
@@ -50,7 +50,7 @@ class ScheduleSection(Section):
     )
     backfilling: Rule = Field(
         "easy",
-        description="who may overtake: off, greedy, easy, conservative, or how many jobs that wait have a "
+        description="who may overtake: off, greedy, easy, conservative, or how many waiting jobs have a "
         "place in the future that nobody may delay",
         json_schema_extra=given("easy"),
     )
@@ -63,7 +63,7 @@ class ScheduleSection(Section):
     program_limit_s: Duration = Field(
         5,
         alias="program_limit",
-        description="the program is ended after this long, and jobs come in the order of their submission",
+        description="after this long the program is ended, and jobs are in the order of their submission",
         json_schema_extra=given("5s"),
     )
     start_within_s: Duration = Field(
@@ -101,7 +101,9 @@ class ScheduleSection(Section):
 class ConsolidateSection(Section):
     """Switches that the service begins by itself."""
 
-    enabled: bool = Field(False, description="whether it does; `outrider switch` works without, too")
+    enabled: bool = Field(
+        False, description="whether the service begins switches; `outrider switch` works in any case"
+    )
     every_s: Duration = Field(
         30, ge=5, alias="every", description="how often it looks whether one would help",
         json_schema_extra=given("30s"),
@@ -128,7 +130,8 @@ class JobsSection(Section):
     user_share: Share = Field(
         50,
         ge=1,
-        description="how much of a pool the images of one user's waiting jobs may take, of what others leave",
+        description="the share of a pool that images of one user's waiting jobs may take, of what other "
+        "users leave",
         json_schema_extra=given("50%"),
     )
     preemptible: bool = Field(
@@ -137,20 +140,21 @@ class JobsSection(Section):
     machines: bool = Field(False, description="whether jobs may run in virtual machines on their nodes")
     live: bool = Field(
         False,
-        description="whether machines that move are not saved for that: in holder jobs of their owners, if "
-        "nodes share users' homes; on the embedded backend where the image is there already",
+        description="whether machines move while they run, without being saved: through holder jobs of "
+        "their owners, if nodes share users' homes; on the embedded backend to nodes that "
+        "have the image",
     )
     saving_rate_bytes_per_s: Size = Field(
         50_000_000,
         ge=1_000_000,
         alias="saving_rate",
-        description="with which a machine's memory is written to a node's disk, at least: by it is known how "
-        "long before a reservation's start machines are suspended",
+        description="the least rate at which a machine's memory is written to a node's disk; it decides "
+        "how long before a reservation's start machines are suspended",
         json_schema_extra=given("50MB"),
     )
     consolidate: ConsolidateSection = Field(
         default_factory=all_defaults(ConsolidateSection),
-        description="whether machines are moved so that a job starts that waits for room",
+        description="whether machines are moved so that a waiting job has room to start",
     )
     most_grace_s: Duration = Field(
         300,

@@ -40,8 +40,9 @@ class SourceSection(Section):
     rate_bytes_per_s: Size = Field(alias="rate", description="bytes a second that it can send")
     mirror_of: Name | None = Field(
         None,
-        description="another source, whose public images at http and https addresses it has as well, at the "
-        "same paths of its first host: for a reservation nodes fetch them from the one that has time",
+        description="another source whose public images (http, https) this one has as well, under the "
+        "same paths of its first host: for a reservation nodes fetch them from whichever has "
+        "time",
     )
 
 
@@ -49,7 +50,7 @@ class GroupSection(Section):
     """Nodes behind one link."""
 
     nodes: NodeNames = Field(description="the nodes, as in `n[1-40]`")
-    rate_bytes_per_s: Size = Field(alias="rate", description="bytes a second that get there")
+    rate_bytes_per_s: Size = Field(alias="rate", description="bytes a second of their link")
 
 
 class LinkSection(Section):
@@ -64,15 +65,15 @@ class LinkSection(Section):
     best_effort_rate_bytes_per_s: Rate | None = Field(
         None,
         alias="best_effort_rate",
-        description="bytes a second of that which best-effort jobs always have; reservations are planned "
-        "with the rest. 0: their images come only while none comes for a reservation; without it a tenth "
-        "of rate",
+        description="bytes a second of rate that best-effort jobs always have; reservations are planned "
+        "with the rest. 0: their images come only while none comes for a reservation; without "
+        "it a tenth of rate",
     )
     urgent_rate_bytes_per_s: Size | None = Field(
         None,
         alias="urgent_rate",
-        description="bytes a second that a transfer may take whose reservation is in danger; "
-        "without it no more than planned",
+        description="bytes a second for a transfer whose reservation is endangered; without it no more "
+        "than planned",
     )
     reserve_s: Reserve = Field(
         600,
@@ -87,17 +88,17 @@ class LinkSection(Section):
     spread_s: Duration = Field(
         10,
         alias="spread",
-        description="added to the planned time of each transfer, for all that is not sending",
+        description="added to the planned time of each transfer, for everything but sending",
         json_schema_extra=given("10s"),
     )
     transfer_rate_bytes_per_s: Size | None = Field(
         None,
         alias="transfer_rate",
-        description="bytes a second of one transfer, where links carry several at a time; without it each "
+        description="bytes a second of one transfer, if links carry several at a time; without it each "
         "carries one",
     )
     node_rate_bytes_per_s: Size | None = Field(
-        None, alias="node_rate", description="bytes a second that one node takes, as its card and disk go"
+        None, alias="node_rate", description="bytes a second that one node's network card and disk can take"
     )
     sources: Annotated[dict[Name, SourceSection], BeforeValidator(mapping_of_names)] = Field(
         default_factory=dict, description="servers of images with a link of their own; others use rate"
@@ -138,8 +139,8 @@ class LinkSection(Section):
             mirrored = self.sources.get(each.mirror_of)
             if mirrored is None or mirrored.mirror_of is not None:
                 contradiction(
-                    f"{name} is a mirror of {each.mirror_of}, which is no source, or a mirror itself: name "
-                    "the source that images' addresses name",
+                    f"{name} is a mirror of {each.mirror_of}, which is not a source, or is a mirror itself: "
+                    "name the source that images' addresses name",
                     "sources",
                 )
         return self

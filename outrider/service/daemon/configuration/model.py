@@ -131,14 +131,14 @@ class TimingsSection(Section):
     clock_step_s: Duration = Field(
         STEP_S,
         alias="clock_step",
-        description="a clock that is set by more is not believed at once: nothing ends and nothing is "
-        "promised meanwhile",
+        description="a clock that is set by more than this is not trusted at first: nothing ends and "
+        "nothing is promised meanwhile",
         json_schema_extra=given(f"{STEP_S}s"),
     )
     clock_doubt_s: Duration = Field(
         DOUBT_S,
         alias="clock_doubt",
-        description="how long a clock that was set is not believed, unless it is set back",
+        description="how long a clock that was set is not trusted, unless it is set back",
         json_schema_extra=given("2m"),
     )
     lookup_s: Duration = Field(
@@ -251,7 +251,7 @@ class LogSection(Section):
     level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="the lowest level that is written"
     )
-    format: Literal["text", "json"] = Field("text", description="lines of words, or JSON objects")
+    format: Literal["text", "json"] = Field("text", description="plain lines, or JSON objects")
 
 
 class BackupSection(Section):
@@ -299,16 +299,18 @@ class Config(Section):
         default_factory=all_defaults(PoolsSection), description="the nodes' pools of images"
     )
     timings: TimingsSection = Field(
-        default_factory=all_defaults(TimingsSection), description="how often, how long"
+        default_factory=all_defaults(TimingsSection), description="intervals and time limits"
     )
     jobs: JobsSection = Field(
         default_factory=all_defaults(JobsSection), description="best-effort jobs that name an image"
     )
     reservations: ReservationsSection = Field(
         default_factory=all_defaults(ReservationsSection),
-        description="those that recur, and offers",
+        description="recurring reservations, and offers",
     )
-    limits: LimitsSection = Field(default_factory=all_defaults(LimitsSection), description="what is too much")
+    limits: LimitsSection = Field(
+        default_factory=all_defaults(LimitsSection), description="limits of users and of the service"
+    )
     administrators: AdministratorsSection = Field(
         default_factory=all_defaults(AdministratorsSection), description="who may see and do everything"
     )

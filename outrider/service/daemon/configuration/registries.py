@@ -21,7 +21,7 @@ class RegistriesSection(Section):
         json_schema_extra=given(""),
     )
     platform: Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9]+)?$", max_length=64)] = Field(
-        PLATFORM, description="which of an index's images is meant"
+        PLATFORM, description="the platform whose image of an index is used"
     )
     login_key: Path = Field(
         "/etc/outrider/logins.key",
@@ -47,7 +47,7 @@ class ConversionsSection(Section):
         "bundle for Slurm's own containers",
     )
     compression: Literal["gzip", "lz4", "xz", "zstd"] = Field(
-        "gzip", description="how it is packed; the nodes' kernels or squashfuse have to know it"
+        "gzip", description="the compression; the nodes' kernels or squashfuse have to support it"
     )
     folder: Path | None = Field(
         None, description="where it is kept, on a local disk; without it conversions in the state folder"
@@ -55,7 +55,8 @@ class ConversionsSection(Section):
     size_bytes: Size = Field(
         200_000_000_000,
         alias="size",
-        description="bytes that layers and results may take there; what was not used for longest goes first",
+        description="bytes that layers and results may take there; what has not been used for the longest "
+        "time is removed first",
         json_schema_extra=given("200GB"),
     )
     largest_bytes: Size = Field(
@@ -70,5 +71,5 @@ class ConversionsSection(Section):
         3_600, alias="patience", description="when one is given up", json_schema_extra=given("1h")
     )
     user: Account = Field(
-        "outrider-convert", description="the user that root becomes for a conversion; nothing else is theirs"
+        "outrider-convert", description="the user as which conversions run; it should own nothing else"
     )

@@ -20,4 +20,6 @@ class ReservationsSection(Section):
     occurrences: int = Field(
         128, ge=1, le=1_000, description="how often one reservation may recur: they are decided about at once"
     )
-    offered_users: int = Field(16, ge=1, le=1_000, description="to so many users offers are held at once")
+    offered_users: int = Field(
+        16, ge=1, le=1_000, description="the most users for whom offers are held at once"
+    )

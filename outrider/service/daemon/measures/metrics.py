@@ -52,7 +52,7 @@ def _histogram(name: str, buckets: tuple[float, ...], meaning: str, *labels: str
 METRICS = (
     _counter(
         "outrider_decisions_total",
-        "requests for reservations that were decided; the cause of what was accepted is -",
+        "decided requests for reservations, by outcome and cause; the cause of accepted ones is -",
         "result",
         "cause",
     ),
@@ -78,7 +78,7 @@ METRICS = (
     _counter(
         "outrider_alarms_total", "promises that came into danger (endangered), and the link (link)", "kind"
     ),
-    _gauge("outrider_jobs", "best-effort jobs that name an image, by how far they have come", "state"),
+    _gauge("outrider_jobs", "best-effort jobs that name an image, by state", "state"),
     _gauge("outrider_jobs_overdue", "of these, those that have waited longer than they should"),
     _counter("outrider_jobs_staged_total", "best-effort jobs whose image has come to where they may start"),
     _counter(
@@ -130,7 +130,7 @@ METRICS = (
     _gauge("outrider_last_backup_timestamp_seconds", "when the store was last copied; 0 if never"),
     _counter("outrider_backups_total", "copies of the store by result", "result"),
     _gauge("outrider_start_timestamp_seconds", "when the service started"),
-    _gauge("outrider_clock_doubtful", "1 while the clock was set and is not believed yet, else 0"),
+    _gauge("outrider_clock_doubtful", "1 while the clock was set and is not trusted yet, else 0"),
     _gauge("outrider_ready", "1 while reservations are accepted, else 0"),
 )
 TABLE = {each.name: each for each in METRICS}

@@ -121,7 +121,7 @@ class TurnsLook:
             self._shares = tuple(sorted(self._rms.shares().items()))
             self._shares_s = now_s
         if not self._shares:
-            raise ProgramError(f"{self._rms.name} says nothing of users' shares")
+            raise ProgramError(f"{self._rms.name} does not tell users' shares")
         return self._shares
 
     def _ask_program(self, program: str, sight: Sight) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def further_images(lines: JobLines, images: Mapping[str, FoundImage | str]) -> t
             return f"{each.what} {each.image}: {image}"
         if image.format not in each.formats:
             return (
-                f"{each.what} {each.image} is of format {image.format}, and no disk of a machine: "
+                f"{each.what} {each.image} has the format {image.format}, which no machine has as a disk: "
                 f"use {' or '.join(filter(None, each.formats))}"
             )
         found.append(image)

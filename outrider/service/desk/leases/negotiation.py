@@ -23,7 +23,7 @@ from outrider.service.desk.state.wishes import Wish
 from outrider.service.requests import Accept, Caller, Reserve
 
 UNSEARCHED = (
-    "its earliest start was not looked for, since too many are looked for already: ask again when other "
+    "its earliest start was not searched for, since too many searches are under way: ask again when other "
     "requests are answered"
 )
 

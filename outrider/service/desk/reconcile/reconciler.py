@@ -229,7 +229,7 @@ class Reconciler:
                 live.missing_since_s, live.key = None, there.key
                 if not _agrees(there, live, site.now_s):
                     self._admission.confirm(live)
-                    yield f"reservation {live.name} is another in the batch system: it is put right"
+                    yield f"reservation {live.name} is different in the batch system: it is corrected there"
         others = sorted(seen.keys() - site.live.keys())
         self._node_orders.earlier.keep_for_reservations(
             name for name in others if site.store.reservation(name) is None

@@ -108,7 +108,7 @@ class Archive:
         except ValueError:
             checksum = -1
         if sum(blanked) != checksum:
-            raise self._fault("is no tar archive, or a damaged one")
+            raise self._fault("is not a tar archive, or is damaged")
         return header
 
     def _special(self, letter: str, size_bytes: int) -> dict[str, str]:
@@ -188,7 +188,7 @@ class Archive:
         try:
             return int(text, 8) if text else 0
         except ValueError as error:
-            raise self._fault("has an entry with what is no number") from error
+            raise self._fault("has an entry whose number cannot be read") from error
 
     def _decimal(self, text: str) -> int:
         whole = text.partition(".")[0]

@@ -66,10 +66,10 @@ class WorkspaceBody(Body):
 
     workspace: str = Field(max_length=MOST_BYTES, description="the YAML text of the workspace")
     file: str = Field(
-        "workspace.yaml", max_length=255, pattern=_LINE, description="what errors call the text; never opened"
+        "workspace.yaml", max_length=255, pattern=_LINE, description="the text's name in errors; never opened"
     )
     options: dict[OptionKey, OptionText | None] = Field(
-        {}, max_length=32, description="keys of the deployment; null takes one out"
+        {}, max_length=32, description="keys of the deployment; null removes one"
     )
     zone: Zone = Field("", description="where times without a zone are meant; empty: where the service is")
     account: Account = Field("", description="which account it is for")
@@ -136,10 +136,10 @@ class SubmitBody(Body):
     duration: When | None = Field(None, description="for how long; else the workspace's")
     workspace: str = Field("", max_length=MOST_BYTES, description="the YAML text of its workspace")
     file: str = Field(
-        "workspace.yaml", max_length=255, pattern=_LINE, description="what errors call the text"
+        "workspace.yaml", max_length=255, pattern=_LINE, description="the text's name in errors"
     )
     options: dict[OptionKey, OptionText | None] = Field(
-        {}, max_length=32, description="keys of the deployment; null takes one out"
+        {}, max_length=32, description="keys of the deployment; null removes one"
     )
     zone: Zone = Field("", description="where times without a zone are meant; empty: where the service is")
     account: Account = Field("", description="which account it is for")
@@ -174,12 +174,12 @@ class MigrationBody(Body):
 class SwitchBody(Body):
     """A switch that is to be planned, or carried out."""
 
-    is_plan: bool = Field(True, description="whether nothing is to be done")
+    is_plan: bool = Field(True, description="only plan, and change nothing")
     drained: HostList = Field("", description="nodes that are to be empty, like n[1-4,7]")
     fences: dict[JobText, HostList] = Field(
         {}, max_length=1_000, description="by job, the nodes among which its machines are to be"
     )
-    explain: str = Field("", pattern=f"^$|{JOB}", description="a job, of which is said why it moves or not")
+    explain: str = Field("", pattern=f"^$|{JOB}", description="a job: say why it moves or does not")
 
 
 class DrainBody(Body):
@@ -200,7 +200,7 @@ class BackupBody(Body):
 
 
 class ReservationsQuery(Query):
-    past: bool = Field(False, description="those that are over instead of those that are not")
+    past: bool = Field(False, description="list those that are over instead of those that are not")
     user: Account | None = Field(None, description="those of one user")
     state: str = Field(
         "", max_length=256, pattern=r"^[a-z,-]*$", description="those in these states, with commas"
@@ -257,8 +257,10 @@ class LeasesQuery(Query):
 
 class ReportQuery(Query):
     by: Literal["user", "account", "group"] = Field("user", description="what is added up")
-    since: str = Field("", max_length=64, pattern=_LINE, description="from when on; empty: all that is known")
-    until: str = Field("", max_length=64, pattern=_LINE, description="until when; empty: until now")
+    since: str = Field(
+        "", max_length=64, pattern=_LINE, description="the start of the period; empty: all that is known"
+    )
+    until: str = Field("", max_length=64, pattern=_LINE, description="the end of the period; empty: now")
     zone: Zone = Field("", description="where times without a zone are meant; empty: where the service is")
 
 

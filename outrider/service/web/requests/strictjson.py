@@ -68,7 +68,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise JsonError(f"{shown(twice)} stands twice in one object: keep one of them")
+        raise JsonError(f"{shown(twice)} is twice in one object: keep one of them")
     return found
 
 

@@ -62,7 +62,7 @@ def understand_reservation(body: WorkspaceBody, now_s: int) -> WorkspaceFile:
         raise fault("deployment", words)
     if deployment.is_best_effort:
         words = (
-            "the workspace says no time, so it is best effort and no reservation: give a start or a "
+            "the workspace gives no time, so it is best effort and no reservation: give a start or a "
             "finish_by, or submit it as a job"
         )
         raise fault("deployment.start", words)
@@ -148,7 +148,7 @@ def understand_job(body: SubmitBody, now_s: int) -> WorkspaceFile:
     deployment = workspace.deployment
     if deployment is not None and (deployment.start_s, deployment.open_from_s) != (None, None):
         words = (
-            "the workspace says when, and a job of its own cannot: reserve it and submit with the "
+            "the workspace gives a time, which a job of its own cannot have: reserve it and submit with the "
             "reservation's name, or leave its start out"
         )
         raise fault("deployment.start", words)
@@ -163,9 +163,7 @@ def understand_job(body: SubmitBody, now_s: int) -> WorkspaceFile:
             raise fault("deployment.options", words)
         for number, each in enumerate(deployment.options):
             if each.image is not None and each.image.format is not None:
-                words = (
-                    "a job's option says no format of its image, which the service finds out: leave it out"
-                )
+                words = "a job's option has no format of an image, which the service finds out: leave it out"
                 raise fault(f"deployment.options[{number}].image.format", words)
             if each.image is not None and each.image.private != workspace.metadata.image.private:
                 words = "the images of a job are private together or not at all: say the same of each"

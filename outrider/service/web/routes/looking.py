@@ -143,7 +143,7 @@ def _add_overview(routes: APIRouter, asker: Asker) -> None:
     @routes.get(
         "/overview",
         response_model=Overview,
-        responses={304: {"description": "It is as If-None-Match says."}},
+        responses={304: {"description": "Nothing has changed since the tag in If-None-Match."}},
     )
     async def overview(caller: By, if_none_match: Known = "", accept_encoding: Coding = "") -> Response:
         """Who has which nodes when, of the whole site, as everybody may know it."""

@@ -101,7 +101,7 @@ async def _read(asker: Asker, caller: Caller, body: SubmitBody, key: str) -> Sub
     reservation = await _reservation(asker, caller, body.reservation) if body.reservation else None
     lines = _lines(workspace, image, option_images) if workspace and image else None
     if lines is None and body.lines:
-        words = "the script says something of itself, which is read beside a workspace: give one, too"
+        words = "the script's own lines are read beside a workspace: give one, too"
         raise fault("lines", words)
     lines = with_script_lines(lines, body.lines) if lines else None
     return Submit(

@@ -158,7 +158,7 @@ def _table(path: str, _: int) -> Iterator[Found]:
     names = set(rows.fieldnames or ())
     for accepted in (*_TABLE_TIMES, ("job_id", "id")):
         if not names & set(accepted):
-            raise WorkloadError(f"{path}: has no column {accepted[0]}: it is no table of jobs")
+            raise WorkloadError(f"{path}: has no column {accepted[0]}: it is not a table of jobs")
     try:
         for row in rows:
             yield _table_job(row)

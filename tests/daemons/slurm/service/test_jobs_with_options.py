@@ -153,7 +153,7 @@ def test_hostile_lines_are_refused_with_line_and_reason(site: OutriderSite) -> N
         "option: nodes=-1 time=5": f'line {first}: option: "-1" is not a number of nodes',
         "option: nodes=99999999999999999999 time=5": f"line {first}: option: ",
         "option: nodes=2 time=\u0665": f"line {first}: option: ",
-        "option: nodes=2 gpus=3 time=5": f'line {first}: option: "gpus" is not known in an option',
+        "option: nodes=2 gpus=3 time=5": f'line {first}: option: "gpus" is not a key of a job\'s option',
         "option: nodes=2 time=5 memory=9999999999GiB": f"line {first}: option: ",
         "option: nodes=2 time=5 image=http://h/" + "a" * 3_000_000: "",
         "\n#OUTRIDER ".join(f"option: nodes={n} time=5" for n in range(1, 101)): "more than 32 keys",

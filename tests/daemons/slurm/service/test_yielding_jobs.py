@@ -117,7 +117,7 @@ def test_service_killed_in_the_grace_time_requeues_the_job_in_time(site: Outride
     [
         ("#OUTRIDER preemptible: suspend", (), "virtual machine"),
         ("#OUTRIDER run: vm", (), "--mem"),
-        ("#OUTRIDER grace: 5m", (), "grace says nothing without preemptible"),
+        ("#OUTRIDER grace: 5m", (), "grace has no effect without preemptible"),
         ("#OUTRIDER preemptible: requeue", ("--no-requeue",), "contradict"),
     ],
 )

@@ -21,7 +21,7 @@ GIB = 1 << 30
             50,
             False,
             Level.OK,
-            "no reflinks: disk images get overlays of qcow2, what is no disk image is copied",
+            "no reflinks: disk images get overlays of qcow2, what is not a disk image is copied",
         ),
     ],
 )

@@ -92,7 +92,7 @@ def test_boxes_of_a_drawing_as_json_and_csv(capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "why"), [("2.1", "what a workspace is made of"), ("9.9", "no figure of the thesis")]
+    ("number", "why"), [("2.1", "what a workspace is made of"), ("9.9", "not a figure of the thesis")]
 )
 def test_what_is_no_drawing_of_the_algorithm_is_refused_with_the_reason(
     number: str, why: str, tmp_path: Path, capsys: Capture

@@ -115,18 +115,18 @@ def test_what_is_suspended_goes_on_on_another_node_under_any_profile(
     [
         (
             ["--suspension", "none", "--suspend-rate", "9"],
-            "--suspend-rate says nothing with --suspension none",
+            "--suspend-rate has no effect with --suspension none",
         ),
-        (["--profile", "thesis", "--resume-rate", "9"], "says nothing where writing is free"),
-        (["--profile", "thesis", "--shared-disk"], "says nothing where writing is free"),
+        (["--profile", "thesis", "--resume-rate", "9"], "has no effect where writing is free"),
+        (["--profile", "thesis", "--shared-disk"], "has no effect where writing is free"),
         (["--shared-disk", "--disk-speed", "n1=50"], "leave out --shared-disk"),
         (["--disk-speed", "n9=50"], "there is no node n9"),
-        (["--disk-speed", "n1"], "is no speed of disks"),
+        (["--disk-speed", "n1"], "is not a speed of disks"),
         (["--migration-rate", "9"], "--migration-rate needs --migration yes"),
-        (["--suspend-rate", "free", "--suspend-seconds", "2"], "says nothing where writing is free"),
+        (["--suspend-rate", "free", "--suspend-seconds", "2"], "has no effect where writing is free"),
         (["--images", "none", "--suspension", "all"], "use --images predeployed"),
         (["--images", "none", "--slowdown", "5"], "--slowdown is of virtual machines"),
-        (["--mode", "schedule", "--migration", "yes"], "--migration says nothing with --mode"),
+        (["--mode", "schedule", "--migration", "yes"], "--migration has no effect with --mode"),
     ],
 )
 def test_what_would_say_nothing_is_refused(

@@ -138,7 +138,7 @@ def test_each_form_of_metadata_is_understood_and_kept_in_the_context(text: str) 
         ("image: a\\npreemptible: suspend", "only a job in a virtual machine"),
         ("image: a\\npreemptible: requeue\\ncheckpoint: USR1", "leave checkpoint out"),
         ("image: a\\nrun: container", "cannot be its run"),
-        ("image: a\\nboot: debian", "boot says nothing"),
+        ("image: a\\nboot: debian", "boot has no effect"),
         ("image: a\\nrun: vm\\nformat: sif", "a machine has disks"),
         ("image: a\\ngrace: 60s", "leave grace out"),
     ],

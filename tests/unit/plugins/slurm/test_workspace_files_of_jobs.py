@@ -132,7 +132,7 @@ def test_roles_of_a_file_are_those_of_its_jobs_machines() -> None:
     assert (head.hosts, head.cpus, head.memory_mib) == (("head",), 2, 0)
     assert (worker.hosts, worker.memory_mib) == (("w1", "w2", "w3"), 2048)
     assert (head.image, worker.image) == ("", "http://h/w.raw")
-    assert "role says nothing without run: vm" in run(FIRST + ROLES + LAST)
+    assert "role has no effect without run: vm" in run(FIRST + ROLES + LAST)
 
 
 @pytest.mark.parametrize(

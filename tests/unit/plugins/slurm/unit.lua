@@ -174,35 +174,35 @@ for text, words in pairs({
   ["data: http://h/a b"] = 'data: "b" is not known',
   ["data: name=x"] = "begin with the image's address",
   ["data: ../x"] = "does not begin with a letter",
-  ["data: a name=Root"] = "is no name",
+  ["data: a name=Root"] = "is not a name",
   ["data: a name=root"] = "none of job, work, seed, root, scratch",
-  ["data: a name=x name=y"] = "name stands twice",
+  ["data: a name=x name=y"] = "name is given twice",
   ["data: a digest=sha256:1"] = "is not a digest",
   ["data: a\n#OUTRIDER data: b name=data1"] = "two images are called data1",
   [("data: a\n#OUTRIDER "):rep(6) .. "data: a"] = "at most 6 are read",
   [("data: a\n#OUTRIDER "):rep(5) .. "data: a\n#OUTRIDER role: x image=1\n#OUTRIDER role: y image=2\n#OUTRIDER role: z image=3"]
     = "there are 9 data images and images of roles: at most 8",
   ["role: x image=a@:/../b"] = "image: ",
-  ["role: x digest=" .. DIGEST] = "digest says nothing without image",
+  ["role: x digest=" .. DIGEST] = "digest has no effect without image",
 }) do
   claim("an image is refused: " .. words, refused({ script = HEAD .. IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER "
     .. text .. "\nls\n", min_mem_per_node = 512 }, words))
 end
-claim("data is a machine's", refused({ script = HEAD .. IMAGE .. "#OUTRIDER data: a\n" }, "data says nothing without run: vm"))
+claim("data is a machine's", refused({ script = HEAD .. IMAGE .. "#OUTRIDER data: a\n" }, "data has no effect without run: vm"))
 local ONE = HEAD .. IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER data: a\nls\n"
 claim("data does not come to a reservation", refused({ script = ONE, min_mem_per_node = 512, reservation = "render-17" }, "leave out --reservation"))
 claim("an array has one image", refused({ script = ONE, min_mem_per_node = 512, array_inx = "1-3" }, "leave out --array"))
 claim("nor does a role's image", refused({ script = HEAD .. IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER role: x image=a\nls\n",
   min_mem_per_node = 512, reservation = "render-17" }, "role: image: data images"))
 for text, words in pairs({
-  ["head\n#OUTRIDER role: head"] = "role head stands twice",
+  ["head\n#OUTRIDER role: head"] = "role head is given twice",
   ["w count=2\n#OUTRIDER role: x hosts=w2"] = "host w2 is in two roles",
   ["x hosts=a,a"] = "host a is in two roles",
   ["x count=2 hosts=a,b"] = "count and hosts say the same",
-  ["x gpus=2"] = '"gpus" is not known in a role',
-  ["x user-data=../../etc/shadow"] = "no file of the working folder",
+  ["x gpus=2"] = '"gpus" is not a key of a role',
+  ["x user-data=../../etc/shadow"] = "not a file in the working folder",
   ["x memory=16MiB"] = "32 MiB or more",
-  ["x hosts=w[3-1]"] = "no range of numbers",
+  ["x hosts=w[3-1]"] = "not a range of numbers",
 }) do
   claim("a role is refused: " .. words, refused({ script = HEAD .. IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER role: "
     .. text .. "\nls\n", min_mem_per_node = 512 }, words))
@@ -338,8 +338,8 @@ for _, case in ipairs({
   { "option: nodes=2 time=5 memory=1TiB", "is not the memory of a node" },
   { "option: nodes=2 time=5 cpus=0", "is not a number of processors of a node" },
   { "option: nodes=2 time=5 image=../a", "does not begin with a letter or digit" },
-  { "option: nodes=2 time=5 gpus=1", "is not known in an option of a job: there are nodes, time, cpus" },
-  { "option: nodes=2 time=5 cpus=2\n#OUTRIDER option: nodes=4 time=3", "option 2: cpus stands in some options only" },
+  { "option: nodes=2 time=5 gpus=1", "is not a key of a job's option: use nodes, time, cpus" },
+  { "option: nodes=2 time=5 cpus=2\n#OUTRIDER option: nodes=4 time=3", "option 2: cpus is in some options only" },
   { "option: nodes=2 time=5\n#OUTRIDER option: nodes=2 time=9", "option 2: it has the size of option 1" },
   { "value: -7", "line 3: value: \"-7\" is not a value" },
   { "value: 1e9", "line 3: value: \"1e9\" is not a value" },
@@ -413,12 +413,12 @@ for _, case in ipairs({
   { IMAGE .. "#OUTRIDER preemptible: suspend\n", "virtual machine" },
   { IMAGE .. "#OUTRIDER run: vm\n", "write --mem, 32 MB or more" },
   { IMAGE .. "#OUTRIDER run: container\n", "line 3: run:" },
-  { IMAGE .. "#OUTRIDER boot: debian\n", "boot says nothing without run: vm" },
+  { IMAGE .. "#OUTRIDER boot: debian\n", "boot has no effect without run: vm" },
   { IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER format: sif\n", "a machine has disks" },
   { IMAGE .. "#OUTRIDER run: vm\n#OUTRIDER preemptible: requeue\n#OUTRIDER checkpoint: USR1\n", "suspends a machine" },
   { IMAGE .. "#OUTRIDER preemptible: true\n", "line 3: preemptible:" },
-  { IMAGE .. "#OUTRIDER grace: 60s\n", "grace says nothing without preemptible" },
-  { IMAGE .. "#OUTRIDER preemptible: requeue\n#OUTRIDER grace: 60s\n", "grace says nothing without checkpoint" },
+  { IMAGE .. "#OUTRIDER grace: 60s\n", "grace has no effect without preemptible" },
+  { IMAGE .. "#OUTRIDER preemptible: requeue\n#OUTRIDER grace: 60s\n", "grace has no effect without checkpoint" },
   { IMAGE .. "#OUTRIDER preemptible: requeue\n#OUTRIDER checkpoint: KILL\n", "line 4: checkpoint:" },
   { "#OUTRIDER image: http://ada:secret@h/a\n", "a user or a password" },
   { "#OUTRIDER image: http://h/../a\n", "has .. as a part" },

@@ -61,7 +61,7 @@ def test_image_of_an_option_is_that_which_was_found() -> None:
         ("  nodes: 2\n  duration: 1h\n  value: [1]\n", "is not a value"),
         ("  nodes: 2\n  duration: 1h\n  finish_by: now+3h\n  least_piece: 10m\n", "a job is in one piece"),
         ("  options: [{nodes: 2, duration: 1h, image: {uri: a, private: true}}]\n", "private together"),
-        ("  options: [{nodes: 2, duration: 1h, image: {uri: a, format: raw}}]\n", "says no format"),
+        ("  options: [{nodes: 2, duration: 1h, image: {uri: a, format: raw}}]\n", "has no format"),
         ("  options: [{nodes: 2, duration: 1h, instances_per_node: 2}]\n", "one instance on each node"),
         ("  options: [{nodes: 2, duration: 1h}, {nodes: 2, duration: 2h}]\n", "it has the size of option 1"),
     ],

@@ -154,7 +154,7 @@ def test_program_that_is_not_there_is_told_of(tmp_path: Path) -> None:
     ("told", "shares", "words"),
     [
         ({"ada": 500_000, "bob": 250_000}, (("ada", 500_000), ("bob", 250_000)), ""),
-        ({}, (), "says nothing of users' shares"),
+        ({}, (), "does not tell users' shares"),
         (None, (), "nobody answers"),
     ],
 )
