@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from cachemgr.fetch.bring import Origin
     from cachemgr.fetch.ports import Resolved, Sink
     from cachemgr.fetch.report import FetchProgress
+    from cachemgr.pool.ingest import Writer
     from cachemgr.pool.layered import Part
     from cachemgr.pool.records import PoolImage
     from cachemgr.protocol import AddRequest
@@ -339,15 +340,32 @@ def _work(node: NodeContext, found: Layered, *, is_temporary: bool) -> Work:
 
 def _bring_blob(node: NodeContext, transfer: PoolTransfer, order: BringOrder, terms: TransferTerms) -> None:
     """One blob. If a more urgent transfer needs it, too, that one brings it, with the bytes that are here: it
-    does not wait for what another may take of the link, or for what another's sources send."""
+    does not wait for what another may take of the link, or for what another's sources send. Nor does one that
+    is less urgent, if the blob comes too slowly for what it was planned with."""
+    tell, is_mine = terms.on_progress, False
+
+    def told(progress: FetchProgress) -> None:
+        if not is_mine:
+            node.transfers.take_over(transfer, progress.offset_bytes)
+        if tell is not None:
+            tell(progress)
+
+    def on_sink(writer: Writer) -> None:
+        nonlocal is_mine
+        is_mine = True
+        if terms.on_sink is not None:
+            terms.on_sink(writer)
+
     while True:
         with node.transfers.turn(transfer, order.want.digest) as turn:
             try:
-                bring(node.pool, order, node.carrier, dataclasses.replace(terms, control=turn))
+                own = dataclasses.replace(terms, control=turn, on_progress=told, on_sink=on_sink)
+                bring(node.pool, order, node.carrier, own)
                 return
             except Cancelled:
                 if transfer.control.cancelled is not None:
                     raise
+        is_mine = False
         node.clock.sleep(YIELD_S)
 
 

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     Work = Callable[["PoolTransfer", TransferTerms], PoolImage]
 
 
+PATIENCE_S = 5
+# So much of its own rate is enough for who waits for a blob that another transfer brings.
+SLOW = 0.8
+
+
 class BlobTurn(Control):
     """The terms on which a transfer brings one of its blobs: its own, until a more urgent one does that."""
 
@@ -29,6 +34,22 @@ class BlobTurn(Control):
         self.digest = digest
         self.is_over = False
         self._whole = whole
+        # Since when, and from which byte on, somebody else has been watched who brings it.
+        self._since_s: float | None = None
+        self._from_bytes = 0
+
+    def is_let_down(
+        self, arrived_bytes: int, rate_bytes_per_s: int | None, now_s: float, patience_s: int
+    ) -> bool:
+        """Whether, for as long as its patience, the blob has come much slower than at this rate; at no rate,
+        not at all."""
+        since_s = self._since_s
+        if since_s is not None and now_s - since_s < patience_s:
+            return False
+        wanted_bytes = 0.0 if since_s is None else SLOW * (rate_bytes_per_s or 0) * (now_s - since_s)
+        came_bytes = arrived_bytes - self._from_bytes
+        self._since_s, self._from_bytes = now_s, arrived_bytes
+        return since_s is not None and (came_bytes <= 0 or came_bytes < wanted_bytes)
 
     @property
     def deadline_s(self) -> int | None:
@@ -80,6 +101,9 @@ class PoolTransfer:
     sink: Writer | None = None
     # Of an image in layers, the blob that it brings now.
     turn: BlobTurn | None = None
+    # The blob that another brought in its place, since it came too slowly, and how soon it may do the same.
+    slow_at: str = ""
+    patience_s: int = PATIENCE_S
     image: PoolImage | None = None
     error: CacheError | None = None
     ended_s: int | None = None

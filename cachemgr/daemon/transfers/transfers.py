@@ -194,6 +194,22 @@ class Transfers:
             with self._changed:
                 transfer.turn = None
 
+    def take_over(self, transfer: PoolTransfer, arrived_bytes: int) -> None:
+        """It waits for a blob of which so much is there: it brings that itself if it is the most urgent by
+        now, or if it comes much slower than with its own rate, which the service has planned with."""
+        with self._changed:
+            self._take_over(transfer)
+            turn = transfer.turn
+            if turn is None or transfer.promised_s is None:
+                return
+            rate, now_s = transfer.limit.rate_bytes_per_s, self._clock.monotonic_s()
+            if turn.is_let_down(arrived_bytes, rate, now_s, transfer.patience_s):
+                for other in self._beside(transfer):
+                    other.slow_at = turn.digest
+                transfer.slow_at = ""
+                transfer.patience_s *= 2
+                self._take_over(transfer)
+
     def wait(self, transfer: PoolTransfer, seen: int, timeout_s: float) -> int:
         """Until something about it has changed since `seen`, or the time is over; how it is numbered."""
         with self._changed:
@@ -299,12 +315,19 @@ class Transfers:
 
     def _take_over(self, transfer: PoolTransfer) -> None:
         """Those that bring the same blob, and are less urgent, leave it to this one."""
-        if transfer.turn is None:
-            return
-        now_s, digest = self._clock.now_s(), transfer.turn.digest
-        for other in self._all.values():
-            if other.turn is not None and other.turn.digest == digest:
-                other.turn.is_over |= _urgency(transfer, now_s) < _urgency(other, now_s)
+        now_s = self._clock.now_s()
+        for other in self._beside(transfer):
+            assert other.turn is not None
+            other.turn.is_over |= _right_to_a_blob(transfer, now_s) < _right_to_a_blob(other, now_s)
+
+    def _beside(self, transfer: PoolTransfer) -> list[PoolTransfer]:
+        """The others that bring the same blob, or wait for it."""
+        digest = transfer.turn.digest if transfer.turn is not None else ""
+        return [
+            other
+            for other in self._all.values()
+            if other is not transfer and other.turn is not None and other.turn.digest == digest
+        ]
 
     def _alive(self, key: str) -> PoolTransfer | None:
         """Whom to join. Not what was cancelled and has not noticed yet: that brings nobody anything."""
@@ -462,11 +485,12 @@ def _standing(transfer: PoolTransfer, now_s: int) -> ScheduledTransfer:
     )
 
 
-def _urgency(transfer: PoolTransfer, now_s: int) -> tuple[bool, bool, int]:
+def _right_to_a_blob(transfer: PoolTransfer, now_s: int) -> tuple[bool, bool, bool, int]:
     """Of what the service and root want: the earliest deadline first, then those that have passed, then all
-    that has none."""
-    promised_s = transfer.promised_s
-    return promised_s is None, promised_s is not None and promised_s <= now_s, promised_s or 0
+    that has none. Whoever was too slow for another comes behind that one."""
+    promised_s, turn = transfer.promised_s, transfer.turn
+    is_slow = turn is not None and transfer.slow_at == turn.digest
+    return promised_s is None, is_slow, promised_s is not None and promised_s <= now_s, promised_s or 0
 
 
 def _hasten(transfer: PoolTransfer, deadline_s: int | None, *, is_ordinary: bool) -> None:

@@ -30,7 +30,8 @@ class Flow:
     """For whom it is; None is everybody."""
     layers: tuple[ImagePart, ...] = ()
     """Of an image in layers, what it brings; the rest is there, or comes for another image."""
-    has_deadline: bool = False
+    deadline_s: int | None = None
+    """The earliest of those who want it."""
     is_read: bool = False
     """It is there for others, and only read: whoever gets the bytes here may use it, too."""
 
@@ -90,11 +91,19 @@ class Pool:
         for part in self.parts.get(digest, ()):
             self.pins.get(part.key, {}).pop(f"{owner}{PART}{digest}", None)
 
-    def missing(self, digest: str, *, has_deadline: bool) -> tuple[ImagePart, ...]:
-        """Its layers that are not there, and that nothing else brings, or nothing as urgent."""
-        others = [flow for flow in self.flows.values() if flow.digest != digest and not flow.has_failed]
-        urgent = [flow for flow in others if flow.has_deadline or not has_deadline]
-        coming = {part.key for flow in urgent for part in flow.layers}
+    def missing(
+        self, digest: str, deadline_s: int | None, now_s: int, least_rate: int = 0
+    ) -> tuple[ImagePart, ...]:
+        """Its layers that are not there, and that nothing else brings, nothing as urgent, or nothing at the
+        least rate."""
+        wanted = urgency(deadline_s, now_s)
+        coming = {
+            part.key
+            for flow in self.flows.values()
+            if flow.digest != digest and not flow.has_failed
+            if urgency(flow.deadline_s, now_s) <= wanted and flow.rate >= least_rate
+            for part in flow.layers
+        }
         return tuple(
             part
             for part in self.parts.get(digest, ())
@@ -140,6 +149,11 @@ class Pool:
     def used_bytes(self) -> int:
         images = sum(each.size_bytes for each in self.images.values() if each.digest not in self.parts)
         return images + sum(each.size_bytes for each in self.flows.values() if not each.is_read)
+
+
+def urgency(deadline_s: int | None, now_s: int) -> tuple[bool, bool, int]:
+    """The earliest deadline first, then those that have passed, then what has none."""
+    return deadline_s is None, deadline_s is not None and deadline_s <= now_s, deadline_s or 0
 
 
 def renew(pins: dict[str, int], owner: str, until_s: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from cachemgr.daemon.transfers.transfer import SLOW
 from outrider.core.model import ImagePart
 from outrider.service.ports import (
     COPYING,
@@ -177,10 +178,11 @@ class Network:
         return self.origin_rate
 
     def _complete(self, pool: Pool, flow: Flow) -> None:
-        missing = pool.missing(flow.digest, has_deadline=flow.has_deadline)
+        least_rate = 0 if flow.deadline_s is None else int(SLOW * (flow.rate_bytes_per_s or 1))
+        missing = pool.missing(flow.digest, flow.deadline_s, self._clock.now_s(), least_rate)
         lacking = [part for part in missing if part not in flow.layers]
         if lacking:
-            # It was to come for another image.
+            # It was to come for another image, which is gone, or less urgent by now, or slow.
             flow.layers = (*flow.layers, *lacking)
             flow.size_bytes += sum(part.size_bytes for part in lacking)
             return
@@ -291,7 +293,7 @@ class Network:
         pool.pin_layers(order.digest, order.owner, order.until_s)
         flow = pool.flows.get(order.digest)
         if flow is None:
-            layers = pool.missing(order.digest, has_deadline=order.deadline_s is not None)
+            layers = pool.missing(order.digest, order.deadline_s, now_s)
             is_layered = order.digest in pool.parts
             size_bytes = sum(part.size_bytes for part in layers) if is_layered else order.size_bytes
             if not self._make_room(pool, size_bytes, now_s):
@@ -312,7 +314,8 @@ class Network:
         known = () if flow.has_failed else flow.sources
         flow.sources = (*known, *(each for each in order.sources if each not in known))
         flow.rate_bytes_per_s = order.rate_bytes_per_s
-        flow.has_deadline |= order.deadline_s is not None
+        if order.deadline_s is not None:
+            flow.deadline_s = min(order.deadline_s, flow.deadline_s or order.deadline_s)
         flow.has_failed = False
         if flow.readers is not None and order.readers is not None:
             flow.readers.update(order.readers.uids)

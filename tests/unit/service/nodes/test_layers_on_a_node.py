@@ -129,3 +129,38 @@ def pool_of(node: Inside) -> Any:
 
 def holders_of(node: Inside, digest: str) -> list[str]:
     return [pin.owner for pin in pool_of(node).pins(digest)]
+
+
+def test_deadline_waits_for_an_earlier_one_only_until_that_has_passed(
+    node: Inside, carrier: ScriptedCarrier, tell: Tell
+) -> None:
+    first, second = serve(carrier, ONE), serve(carrier, OTHER)
+    gate = carrier.hold(f"{ONE}/sha256:{sha256(COMMON)}", MIB)
+    tell(layered(ONE, first, deadline_s=CLOCK.now_s() + 3))
+    eventually("a MiB of it is there", lambda: transfer(node)["bytes"] >= MIB, node.log)
+    tell(layered(OTHER, second, deadline_s=CLOCK.now_s() + 600))
+    eventually("both are under way", lambda: len(node.ask("transfers")["transfers"]) == 2, node.log)
+    eventually("the later one is there", lambda: second in there(tell), node.log)
+    is_first_there = first in there(tell)
+    gate.set()
+    eventually("the first one is there, too", lambda: first in there(tell), node.log)
+
+    assert not is_first_there
+
+
+def test_deadline_does_not_wait_for_an_earlier_one_whose_source_gives_nothing(
+    node: Inside, carrier: ScriptedCarrier, tell: Tell
+) -> None:
+    first, second = serve(carrier, ONE), serve(carrier, OTHER)
+    gate = carrier.hold(f"{ONE}/sha256:{sha256(COMMON)}", MIB)
+    tell(layered(ONE, first, deadline_s=CLOCK.now_s() + 300))
+    eventually("a MiB of it is there", lambda: transfer(node)["bytes"] >= MIB, node.log)
+    tell(layered(OTHER, second, deadline_s=CLOCK.now_s() + 600, rate_bytes_per_s=MIB))
+    eventually("the later one is there", lambda: second in there(tell), node.log)
+    is_first_there = first in there(tell)
+    gate.set()
+    eventually("the first one is there, too", lambda: first in there(tell), node.log)
+
+    assert not is_first_there
+    common = f"sha256:{sha256(COMMON)}"
+    assert [uri for uri, _ in carrier.started_at].count(f"{ONE}/{common}") == 1, "it takes nothing back"
