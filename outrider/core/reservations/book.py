@@ -190,14 +190,20 @@ class Book:
         """The lives that a transfer brings, with their nodes."""
         return self._carried.get(transfer, ())
 
+    def awaited(self, name: str) -> frozenset[int]:
+        """The nodes of a reservation to which a transfer that waits is to bring its image, or the rest of it."""
+        lives = self.entries[name].lives
+        return frozenset(node for node, life in lives if self._is_waiting(life))
+
     def brought_later(self, name: str) -> frozenset[int]:
-        """The nodes of a reservation to which a transfer that waits is to bring its image: until that begins
-        their pools may have promised its room to others. Of an image in parts some may be there."""
-        entry, later, there = self.entries[name], set[int](), set[int]()
-        for node, life in entry.lives:
-            is_waiting = life.transfer is not None and self.link.waits(life.transfer)
-            (later if is_waiting and not entry.counted_on(life) else there).add(node)
-        return frozenset(later - there)
+        """Those of them that have nothing of it, on which it counts: until the transfer begins their pools may
+        have promised its room to others."""
+        entry = self.entries[name]
+        there = {node for node, life in entry.lives if not self._is_waiting(life) or entry.counted_on(life)}
+        return self.awaited(name) - there
+
+    def _is_waiting(self, life: Life) -> bool:
+        return life.transfer is not None and self.link.waits(life.transfer)
 
     def new_transfer_number(self) -> int:
         self.next_transfer += 1
