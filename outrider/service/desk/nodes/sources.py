@@ -30,9 +30,9 @@ def before_in_chain(nodes: Sequence[T], node: T) -> tuple[T, ...]:
 
 def rate_of(status: NodeStatus, need: Need) -> int | None:
     """With what an image may come to a node: with what a deadline has, if one needs the same there. What is
-    read at another address uses a link by itself."""
+    only read uses a link by itself, unless the deadline's is read at the same address."""
     planned = _planned(status, need.digest)
-    if planned is not None and need.is_read and planned.uri != need.uri:
+    if planned is not None and need.is_read and (planned.uri != need.uri or not planned.is_read):
         planned = None
     return need.rate_bytes_per_s if planned is None else planned.rate_bytes_per_s
 

@@ -430,3 +430,19 @@ def test_what_best_effort_reads_at_another_address_takes_its_own_part_of_a_link(
     rates = [each.rate_bytes_per_s for each in again.orders if isinstance(each, Fetch)]
     assert [each.rate_bytes_per_s for each in call.orders if isinstance(each, Fetch)] == [10_000_000] * 2
     assert rates == [1]
+
+
+def test_what_best_effort_reads_where_a_deadline_waits_for_another_node_takes_its_own_part_too() -> None:
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
+    node_orders.need("n0", need(deadline_s=NOW_S + 60, rate=10_000_000), NOW_S)
+    node_orders.need("n1", need(deadline_s=NOW_S + 60, rate=10_000_000, upstream=("n0",)), NOW_S)
+    answer(node_orders, call_at(node_orders, NOW_S, "n0"), NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
+    barred(node_orders, "n1", NOW_S)
+    node_orders.need("n1", need(owner="job-1", rate=1), NOW_S + 1)
+    call = call_at(node_orders, NOW_S + 1, "n1")
+    answer(node_orders, call, NOW_S + 1, words=READ, arriving=on_its_way(90_000_000, 1_000_000))
+    again = call_at(node_orders, NOW_S + 3, "n1")
+
+    assert [(each.owner, each.proof) for each in call.orders if isinstance(each, Fetch)] == [("job-1", READ)]
+    assert [each.rate_bytes_per_s for each in again.orders if isinstance(each, Fetch)] == [1]
