@@ -191,12 +191,12 @@ class Book:
         return self._carried.get(transfer, ())
 
     def awaited(self, name: str) -> frozenset[int]:
-        """The nodes of a reservation to which a transfer that waits is to bring its image, or the rest of it."""
+        """The nodes of a reservation to which a transfer that waits is to bring its image, or its rest."""
         lives = self.entries[name].lives
         return frozenset(node for node, life in lives if self._is_waiting(life))
 
     def brought_later(self, name: str) -> frozenset[int]:
-        """Those of them that have nothing of it, on which it counts: until the transfer begins their pools may
+        """Those of them that have nothing of it on which it counts: until the transfer begins their pools may
         have promised its room to others."""
         entry = self.entries[name]
         there = {node for node, life in entry.lives if not self._is_waiting(life) or entry.counted_on(life)}

@@ -96,12 +96,12 @@ class Provers:
         # The node before it, to which the image comes, shows it too: to read it beside takes the link twice.
         name = self._nodes.get(need.owner, (*need.upstream, status.name)[0])
         prover = statuses[name].needs.get(need.owner) if _can_send(statuses, name) else None
-        if prover is None or prover.digest != need.digest or prover.has_failed_often:
+        if prover is None or prover.digest != need.digest or prover.has_failed_often or prover.shows_nothing:
             name = status.name
         self._nodes[need.owner] = name
         if name == status.name:
             need.proof = READ
-        elif prover is not None and prover.is_there and prover.transfer is not None:
+        elif prover is not None and prover.is_there:
             need.proof = KNOWN
         need.next_s = now_s if need.proof else now_s + WAIT_S
         return bool(need.proof)

@@ -110,6 +110,11 @@ class Need:
         return self.failures >= MOST_FAILURES
 
     @property
+    def shows_nothing(self) -> bool:
+        """Whether the image is there by what came for others, which shows nobody's right to it."""
+        return self.is_there and self.transfer is None
+
+    @property
     def is_wrong(self) -> bool:
         """Whether at its address is another image than was wanted."""
         return self.code == WRONG_BYTES

@@ -398,6 +398,19 @@ def test_node_that_has_it_for_others_waits_for_the_one_before_it_to_which_it_com
     assert [each.proof for each in afterwards.orders if isinstance(each, Fetch)] == [KNOWN]
 
 
+def test_node_that_has_it_for_others_does_not_wait_for_one_that_has_it_by_a_copy_of_others() -> None:
+    """That one reads nothing: it would wait until the reservation's end."""
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
+    node_orders.need("n0", replace(need(), transfer=None), NOW_S)
+    answer(node_orders, call_at(node_orders, NOW_S, "n0"), NOW_S, owners=("render-1",))
+    node_orders.need("n1", need(deadline_s=NOW_S + 60, upstream=("n0",)), NOW_S)
+    barred(node_orders, "n1", NOW_S)
+    again = call_at(node_orders, NOW_S + 3, "n1")
+
+    assert [each.proof for each in again.orders if isinstance(each, Fetch)] == [READ]
+
+
 def test_node_that_cannot_read_it_is_followed_by_another_and_is_not_asked_every_second() -> None:
     node_orders = NodeOrders(SETTINGS, Agenda())
     node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
