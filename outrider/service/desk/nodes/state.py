@@ -98,6 +98,10 @@ class Need:
             before.source,
         )
 
+    def doubt(self) -> None:
+        """Something that it consists of may be gone: the node has to say again that it is there."""
+        self.is_there = self.is_told = False
+
     def see(self, now_s: int) -> bool:
         """The node says that it is there; whether it was known."""
         was_there, self.is_there, self.seen_s = self.is_there, True, now_s

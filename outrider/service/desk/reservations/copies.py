@@ -186,6 +186,13 @@ class ReservationCopies:
                 # It is not told so itself if the service is started again before its node is asked.
                 self._not_ready(live, node, why)
                 self.restage(live, why)
+                self._ask_again(live, node)
+
+    def _ask_again(self, live: Live, node: str) -> None:
+        """Its own image may be whole there, with the layer of the other one that it counted on."""
+        if self._node_orders.has_copy(node, live.name):
+            self._node_orders.statuses[node].needs[live.name].doubt()
+            self._node_orders.hurry(node, live.name, self._site.now_s)
 
     def _failed(self, live: Live, node: str) -> None:
         need = self._node_orders.statuses[node].needs.get(live.name)

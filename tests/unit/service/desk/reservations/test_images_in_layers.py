@@ -60,3 +60,23 @@ def test_node_keeps_nothing_of_an_image_that_it_is_to_be_sent_whole(
     sandbox.sleep(30)
 
     assert not [order for order in told if getattr(order, "owner", "") == later.name]
+
+
+def test_reservation_is_ready_again_once_its_node_says_that_only_another_image_of_the_layer_is_gone(
+    sandbox: Sandbox,
+) -> None:
+    first = reserve(sandbox, "ubuntu", "now+10minutes", nodes=4, duration="1h")
+    sandbox.sleep(600)
+    name = reserve(sandbox, "debian", "now+1hours").name
+    sandbox.sleep(3580)
+    before = show(sandbox, name).reservation
+    assert first.image is not None
+    assert first.image.digest is not None
+    del sandbox.pools[before.nodes].images[first.image.digest]
+    reserve(sandbox, "ubuntu", "now+3hours", nodes=4)
+    sandbox.turn()
+    lost = show(sandbox, name).reservation
+    sandbox.sleep(5)
+    after = show(sandbox, name).reservation
+
+    assert (before.state, lost.state, after.state) == ("ready", "preparing", "ready")
