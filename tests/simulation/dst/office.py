@@ -106,6 +106,8 @@ class Office:
         self.store: FailingStore | None = None
         self.replied: Callable[[Replied], None] = lambda _: None
         """Called when a reply leaves; it may still be lost on its way."""
+        self.was_away: Callable[[int], None] = lambda _: None
+        """Called when it is back, with the seconds for which it was not there."""
         self.handled: Callable[[], None] = lambda: None
         """Called after each event."""
         self.planned_troubles = 0
@@ -128,6 +130,8 @@ class Office:
         self.generation += 1
         self.born_s = self.now_s()
         self._trace.note(f"service is born ({self.generation})")
+        if self.died:
+            self.was_away(self.born_s - self.died_s)
         self.store = FailingStore.at(self._path, self.now_s(), self._fate, is_new=is_new)
         try:
             self.desk = self._make(self.store, self._knobs.settings, self._policies, self.now_s(), self.notes)

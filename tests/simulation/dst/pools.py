@@ -102,6 +102,12 @@ class Network:
         pool.copies.clear()
         pool.tampered_ms = self._clock.now_ms
 
+    def service_was_away(self, absence_s: int) -> None:
+        """It could not find out meanwhile what somebody has done to a pool."""
+        for pool in self.pools.values():
+            if pool.tampered_ms >= 0:
+                pool.tampered_ms += absence_s * 1000
+
     def move(self) -> None:
         """Let bytes move up to now, a step at a time."""
         while self._moved_ms < self._clock.now_ms:

@@ -108,6 +108,7 @@ class Simulation:
         self.machines = MachineJobs(clock, seed, knobs, self.twin, self.jobs, self.people)
         self.sharing = Sharing(clock, knobs, self.network, self.office)
         self.office.handled = self._check
+        self.office.was_away = self.network.service_was_away
         self.settling = JobRelease(
             clock,
             self.network,
