@@ -318,7 +318,7 @@ class Transfers:
         now_s = self._clock.now_s()
         for other in self._beside(transfer):
             assert other.turn is not None
-            other.turn.is_over |= _right_to_a_blob(transfer, now_s) < _right_to_a_blob(other, now_s)
+            other.turn.is_over |= transfer.right_to_its_blob(now_s) < other.right_to_its_blob(now_s)
 
     def _beside(self, transfer: PoolTransfer) -> list[PoolTransfer]:
         """The others that bring the same blob, or wait for it."""
@@ -483,14 +483,6 @@ def _standing(transfer: PoolTransfer, now_s: int) -> ScheduledTransfer:
         tuple(sorted(transfer.wanted_by)),
         is_late=deadline_s is not None and deadline_s <= now_s,
     )
-
-
-def _right_to_a_blob(transfer: PoolTransfer, now_s: int) -> tuple[bool, bool, bool, int]:
-    """Of what the service and root want: the earliest deadline first, then those that have passed, then all
-    that has none. Whoever was too slow for another comes behind that one."""
-    promised_s, turn = transfer.promised_s, transfer.turn
-    is_slow = turn is not None and transfer.slow_at == turn.digest
-    return promised_s is None, is_slow, promised_s is not None and promised_s <= now_s, promised_s or 0
 
 
 def _hasten(transfer: PoolTransfer, deadline_s: int | None, *, is_ordinary: bool) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 
 from outrider.core.besteffort.jobs.further import others, stay_of
+from outrider.core.besteffort.jobs.own_room import copy_of, drop_own_room, hold_rest, rest_bytes
 from outrider.core.images.pools import Life
 from outrider.core.links.best_effort import BestEffortLink
 from outrider.core.links.expected_turns import Slots
@@ -58,7 +59,7 @@ class PlacementRequest:
     @property
     def copy(self) -> Image:
         """The job's own copy, as it is counted in a pool."""
-        return Image(uri=f"copy:{self.name}", size_bytes=self.image.size_bytes)
+        return copy_of(self.name, self.image)
 
     def until_s(self, start_s: int) -> int:
         """Until when a job that starts then needs its image at most."""
@@ -206,13 +207,14 @@ def hold(
         pools.extend(node, life, request.name, placement.until_s)
         if request.copying >> node & 1 and not pools.pools[node].lives.get(request.copy.key):
             pools.add(node, Life(request.copy, now_s, now_s, placement.until_s))
+        hold_rest(book, request.name, request.image, node, life, now_s, placement.until_s)
     return held
 
 
 def let_go(book: Book, link: BestEffortLink, name: str, node: int, life: Life, now_s: int) -> bool:
     """A job does not need a copy any more. True if nobody does, and it is not brought any further."""
     pools = book.pools
-    drop_copy(book, name, node)
+    drop_own_room(book, name, node)
     if life not in pools.pools[node].lives.get(life.image.key, ()):
         return False
     cargo = link.find(life.transfer)
@@ -222,19 +224,6 @@ def let_go(book: Book, link: BestEffortLink, name: str, node: int, life: Life, n
     link.leave(cargo, node)
     pools.lose(node, life)
     return True
-
-
-def drop_copy(book: Book, name: str, node: int) -> None:
-    """A job has no need of room for a copy of its own any more, or has it as an instance."""
-    for life in tuple(book.pools.pools[node].lives.get(f"copy:{name}", ())):
-        book.pools.lose(node, life)
-
-
-def keep_copy(book: Book, name: str, node: int, until_s: int) -> None:
-    """Let the room for a job's own copy be kept until then."""
-    for life in tuple(book.pools.pools[node].lives.get(f"copy:{name}", ())):
-        book.pools.lose(node, life)
-        book.pools.add(node, Life(life.image, life.start_s, life.ready_s, max(life.expires_s, until_s)))
 
 
 def can_keep(book: Book, node: int, life: Life, until_s: int, now_s: int) -> bool:
@@ -248,6 +237,8 @@ def _can_have(book: Book, request: PlacementRequest, node: int, life: Life, unti
     longer = (
         ((max(life.expires_s, now_s), until_s, life.image.size_bytes),) if until_s > life.expires_s else ()
     )
+    if left_bytes := rest_bytes(request.image, life):
+        longer = (*longer, (now_s, until_s, left_bytes))
     return _has_room(book, request, node, longer, until_s, now_s)
 
 

@@ -8,14 +8,13 @@ from functools import reduce
 from operator import and_
 
 from outrider.core.besteffort.jobs.further import hold_further
+from outrider.core.besteffort.jobs.own_room import drop_copy, keep_own_room
 from outrider.core.besteffort.jobs.placement import (
     JobPlacement,
     NoPlacement,
     PlacementRequest,
     can_keep,
-    drop_copy,
     hold,
-    keep_copy,
     let_go,
     place_job,
 )
@@ -303,7 +302,7 @@ class JobPlacer:
                     full[node] = None
                     continue
                 site.book.pools.set_user(node, life, each.owner, until_s)
-                keep_copy(site.book, each.owner, node, until_s)
+                keep_own_room(site.book, each.owner, node, until_s)
                 self._best_effort.place(each, node, life)
         return list(full)
 
@@ -320,6 +319,7 @@ class JobPlacer:
             each.until_s = until_s
             for node, life in each.copies.items():
                 drop_copy(site.book, each.owner, node)
+                keep_own_room(site.book, each.owner, node, until_s)
                 self._best_effort.part(each, node, is_stopped=False, after_s=CLAIM_S)
                 if each.owner in life.users:
                     site.book.pools.set_user(node, life, each.owner, until_s)

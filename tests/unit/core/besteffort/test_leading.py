@@ -292,3 +292,33 @@ def test_job_is_led_although_the_first_nodes_are_taken_when_its_image_comes() ->
     taken = BusyForecast(book.timeline.layout, [row.capacity for row in book.timeline.rows], soon)
 
     assert way(book, lane, taken, wish(book)).nodes == (79,)
+
+
+def test_job_that_joins_the_last_layer_of_its_image_has_room_for_all_of_it() -> None:
+    """A reservation brought that layer alone, and counts on the others only as long as it lasts."""
+    book, lane = site(1, pool_bytes=150)
+    rest = Life(Image(uri=IMAGE.uri, size_bytes=1, digest=IMAGE.digest), 0, 0, 10)
+    book.pools.add(0, rest)
+    wanted = wish(book)
+    placement = way(book, lane, busy(book), wanted)
+    held = hold(book, lane, wanted, placement, 0)
+    pool = book.pools.pools[0]
+    after_s = placement.until_s - 1
+    has_room = (
+        pool.has_room(((after_s, after_s + 1, 51),), after_s),
+        pool.has_room(((after_s, after_s + 1, 50),), after_s),
+    )
+    let_go(book, lane, wanted.name, 0, held[0], 20)
+    book.pools.settle(21)
+
+    assert has_room == (False, True)
+    assert not pool.lives
+
+
+def test_job_does_not_join_the_last_layer_of_its_image_where_there_is_no_room_for_the_others() -> None:
+    book, lane = site(1, pool_bytes=150)
+    book.pools.add(0, Life(Image(uri=IMAGE.uri, size_bytes=1, digest=IMAGE.digest), 0, 0, 10))
+    book.pools.add(0, Life(Image(uri="http://site/c", size_bytes=100), 0, 0, FOREVER))
+    found = place_job(book, lane, slots_of(book.link, 0), busy(book), wish(book), 0)
+
+    assert isinstance(found, NoPlacement)
