@@ -124,8 +124,8 @@ class PoolTransfer:
         return self.state in ENDED
 
     def right_to_its_blob(self, now_s: int) -> tuple[bool, bool, bool, int]:
-        """Of what the service and root want: the earliest deadline first, then those that have passed, then all
-        that has none. Whoever was too slow for another comes behind that one."""
+        """Of what the service and root want: the earliest deadline first, then those that have passed, then
+        all that has none. Whoever was too slow for another comes behind that one."""
         promised_s = self.promised_s
         is_slow = self.turn is not None and self.slow_at == self.turn.digest
         return promised_s is None, is_slow, promised_s is not None and promised_s <= now_s, promised_s or 0
