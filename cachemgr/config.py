@@ -310,18 +310,16 @@ OPTIONS = (
         "no",
         "whether root's hooks carry out the mounts of a daemon that is not root (`cachemgr mount`)",
     ),
-    Option(
-        "alias_lifetime", _span, "1d", "how long an address is believed to still mean the same image", "_s"
-    ),
+    Option("alias_lifetime", _span, "1d", "how long an address is taken to mean the same image", "_s"),
     Option("sweep_interval", _lasting, "60s", "how often the daemon looks for what has expired", "_s"),
     Option(
         "clock_step",
         _lasting,
         "10s",
-        "a clock that is set by more is not believed at once: nothing expires meanwhile",
+        "a clock that is set by more than this is not trusted at first: nothing expires meanwhile",
         "_s",
     ),
-    Option("clock_doubt", _lasting, "10m", "how long a clock that was set is not believed", "_s"),
+    Option("clock_doubt", _lasting, "10m", "how long a clock that was set is not trusted", "_s"),
     Option(
         "watchdog", _span, "30s", "systemd restarts a daemon after this long without a sign; 0: never", "_s"
     ),

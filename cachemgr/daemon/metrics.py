@@ -74,7 +74,7 @@ METRICS = (
     ),
     NodeMetric("outrider_start_timestamp_seconds", "gauge", "when the daemon started"),
     NodeMetric(
-        "outrider_clock_doubtful", "gauge", "1 while the clock was set and is not believed yet, else 0"
+        "outrider_clock_doubtful", "gauge", "1 while the clock was set and is not trusted yet, else 0"
     ),
     NodeMetric("outrider_last_sweep_timestamp_seconds", "gauge", "when expired things were last looked for"),
 )

@@ -177,7 +177,7 @@ def _read(path: str) -> dict[str, object]:
     except OSError as error:
         raise BadRequest(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise BadRequest(f"{path} is no JSON: {error}") from error
+        raise BadRequest(f"{path} is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise BadRequest(f"{path} holds no JSON object")
     return found

@@ -141,7 +141,7 @@ def copy_files(disk: Disk, source: MachineKeeper, target: MachineKeeper, names: 
     target.make_folder()
     for name in names:
         if os.sep in name:
-            raise BadRequest(f"{name[:80]!r} is no file of a machine")
+            raise BadRequest(f"{name[:80]!r} is not a file of a machine")
         path = f"{target.folder}/{name}"
         with disk_trouble(f"carrying {name}"):
             if disk.exists(path):

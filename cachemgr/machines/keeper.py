@@ -123,7 +123,7 @@ class MachineKeeper:
             strangers = [name for name in names if not OWN_FILE.fullmatch(name)]
             if strangers and not has_record(self.site.disk, self.folder):
                 raise BadRequest(
-                    f"{self.folder} holds {strangers[0][:80]!r}, which is no machine's: name a folder of "
+                    f"{self.folder} holds {strangers[0][:80]!r}, which is not a machine's: name a folder of "
                     "its own"
                 )
             found = os.stat(self.folder)

@@ -108,7 +108,7 @@ def record_in(data: bytes, path: str) -> MachineRecord:
     try:
         plain = json.loads(data)
     except ValueError as error:
-        raise _damaged(path, "it is no JSON") from error
+        raise _damaged(path, "it is not JSON") from error
     if not isinstance(plain, dict) or plain.pop("format", None) != FORMAT:
         raise _damaged(path, "it describes no machine")
     version = plain.pop("version", None)

@@ -105,7 +105,7 @@ class Files:
                 with open(self.path, "rb") as file:
                     found = json.loads(file.read(MOST_FILE_BYTES))
                 if not isinstance(found, dict):
-                    raise ValueError("it is no object")
+                    raise ValueError("it is not an object")
                 self._found, self._stamp = found, stamp
         except FileNotFoundError:
             return {}

@@ -101,8 +101,8 @@ def image_of(job: str, jobs: str = JOBS) -> str:
         raise NotInPool(f"job {job} has no image on this node: write #OUTRIDER image and format: bundle")
     if not os.path.isfile(os.path.join(image, CONFIGURATION)):
         raise Unsuitable(
-            f"the image of job {job}, {image}, is no OCI bundle: write #OUTRIDER format: bundle; where it "
-            "is a file, the node does not mount squashfs images: ask the administrators for mount_squashfs"
+            f"the image of job {job}, {image}, is not an OCI bundle: write #OUTRIDER format: bundle; where "
+            "it is a file, the node does not mount squashfs images: ask the administrators for mount_squashfs"
         )
     return image
 
@@ -145,7 +145,7 @@ def _read(path: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise BadRequest(f"{path} cannot be read as the configuration of a bundle: {error}") from error
     if not isinstance(found, dict):
-        raise BadRequest(f"{path} is no configuration of a bundle")
+        raise BadRequest(f"{path} is not the configuration of a bundle")
     return found
 
 

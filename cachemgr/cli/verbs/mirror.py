@@ -56,10 +56,10 @@ def write_login(path: str, address: str, user: str, password: str) -> None:
     except FileNotFoundError:
         """A new one is made."""
     except ValueError as error:
-        raise BadRequest(f"{path} is no file of logins: name another") from error
+        raise BadRequest(f"{path} is not a file of logins: name another") from error
     auths = found.get("auths", {}) if isinstance(found, dict) else None
     if not isinstance(auths, dict):
-        raise BadRequest(f"{path} is no file of logins: name another")
+        raise BadRequest(f"{path} is not a file of logins: name another")
     login = {"auth": base64.b64encode(f"{user}:{password}".encode()).decode()}
     text = json.dumps({**found, "auths": {**auths, address: login}}, indent=1)
     # Made with the mode 0600, beside it, so that nobody reads half of it, or reads it at all.

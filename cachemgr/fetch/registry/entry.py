@@ -53,7 +53,7 @@ def read_token(body: bytes) -> str:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise SourceFault("the server of tokens answers with what is no JSON") from error
+        raise SourceFault("the server of tokens answers with something that is not JSON") from error
     token = (found.get("token") or found.get("access_token")) if isinstance(found, dict) else None
     if not isinstance(token, str) or not token.isascii() or not token.isprintable():
         raise SourceFault("the server of tokens gives no token", is_final=True)

@@ -75,9 +75,9 @@ def read(body: bytes, reference: Reference, platform: str) -> Read:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise _fault(f"{reference} has a manifest that is no JSON: push it again") from error
+        raise _fault(f"{reference} has a manifest that is not JSON: push it again") from error
     if not isinstance(found, dict):
-        raise _fault(f"{reference} has a manifest that is no JSON object: push it again")
+        raise _fault(f"{reference} has a manifest that is not a JSON object: push it again")
     if isinstance(found.get("manifests"), list):
         return _of_index(found["manifests"], reference, platform)
     if isinstance(found.get("layers"), list):

@@ -126,7 +126,7 @@ def _object(uri: str) -> Location:
     """The bucket is the host: which store has it is the site's to say."""
     parts = urlsplit(uri)
     if not BUCKET.fullmatch(parts.netloc):
-        raise BadRequest(f"the URI {uri!r} is not s3://bucket/key: {parts.netloc!r} is no bucket's name")
+        raise BadRequest(f"the URI {uri!r} is not s3://bucket/key: {parts.netloc!r} is not a bucket's name")
     if parts.query or parts.fragment or not uri.isascii():
         raise BadRequest(
             f"the URI {uri!r} has a query, fragment or letters beyond ASCII: write %3F, %23, %C3%A9"

@@ -194,7 +194,9 @@ def _redirected(location: Location, head: ResponseHead) -> Location:
     try:
         following = parse(urljoin(base, target).partition("#")[0])
     except (BadRequest, ValueError) as error:
-        raise SourceFault(f"redirected to what is no usable URI: {target[:200]!r}", is_final=True) from error
+        raise SourceFault(
+            f"redirected to something that is not a usable URI: {target[:200]!r}", is_final=True
+        ) from error
     if following.scheme not in ("http", "https") or (location.scheme, following.scheme) == ("https", "http"):
         raise SourceFault(
             f"redirected from {location.scheme} to {following.scheme}, which is not followed", is_final=True

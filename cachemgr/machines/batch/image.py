@@ -106,7 +106,7 @@ def base_image(disk: Disk, path: str) -> BaseImage:
     if not path.startswith("/"):
         raise BadRequest("the job has no image on this node: its prolog has not named one")
     if not os.path.isfile(path):
-        raise Unsuitable(f"{path} is no disk: a machine needs an image in the format qcow2 or raw")
+        raise Unsuitable(f"{path} is not a disk: a machine needs an image in the format qcow2 or raw")
     with closing(disk.open(path)) as handle:
         head = handle.read_at(0, HEAD_BYTES)
     if not head.startswith(MAGIC):
@@ -119,7 +119,7 @@ def base_image(disk: Disk, path: str) -> BaseImage:
         raise Unsuitable(f"{path} names no file of the pool below it")
     below = head[backing_at : backing_at + backing_bytes].decode(errors="replace")
     if IN_POOL.fullmatch(below) is None:
-        raise Unsuitable(f"{path} stands on {below[:80]!r}, which is no image of a pool")
+        raise Unsuitable(f"{path} stands on {below[:80]!r}, which is not an image of a pool")
     return _named(below, _backing_format(head))
 
 
@@ -133,5 +133,5 @@ def _backing_format(head: bytes) -> str:
     kind, length = EXTENSION.unpack_from(head, V3_HEADER_BYTES)
     name = head[V3_HEADER_BYTES + EXTENSION.size :][:length].decode(errors="replace")
     if kind != BACKING_FORMAT or name not in FORMATS:
-        raise Unsuitable(f"an image in the format {name[:20]!r} is no disk for a machine: qcow2 or raw is")
+        raise Unsuitable(f"an image in the format {name[:20]!r} is not a disk for a machine: qcow2 or raw is")
     return name

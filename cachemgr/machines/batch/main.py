@@ -386,7 +386,7 @@ def _key(text: str) -> str:
     """A job as its user calls it, as its folder is called."""
     key = text.replace(".", "-")
     if KEY.fullmatch(key) is None:
-        raise BadRequest(f"{text[:40]!r} is no job's number")
+        raise BadRequest(f"{text[:40]!r} is not a job's number")
     return key
 
 

@@ -59,7 +59,7 @@ class RelayedFiles:
     def __init__(self, address: str, path: str, ticket: str) -> None:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
-            raise BadRequest(f"{address[:80]!r} is no address of a relay")
+            raise BadRequest(f"{address[:80]!r} is not the address of a relay")
         self._host, self._port = host.strip("[]"), int(port)
         self._path = path
         self._headers = {"Authorization": f"Outrider {ticket}", "Connection": "close"}
@@ -178,7 +178,7 @@ def _check_is_this(machine: Machine, there: RelayedFiles) -> None:
 def _bring(machine: Machine, there: RelayedFiles, name: str, saved: SavedFile, limit: RateLimit) -> None:
     """One file, going on where an earlier attempt ended. Its digest is compared when it is whole."""
     if not OWN_FILE.fullmatch(name) or name == FILE:
-        raise BadRequest(f"{name[:80]!r} is no file of a machine")
+        raise BadRequest(f"{name[:80]!r} is not a file of a machine")
     path = f"{machine.folder}/{name}"
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -268,7 +268,7 @@ def read_wanted(text: str) -> dict[str, object]:
     try:
         found = json.loads(text or "{}")
     except ValueError as error:
-        raise BadRequest("what is to be moved is no JSON") from error
+        raise BadRequest("what is to be moved is not JSON") from error
     if not isinstance(found, dict):
-        raise BadRequest("what is to be moved is no object")
+        raise BadRequest("what is to be moved is not an object")
     return found

@@ -160,7 +160,9 @@ def _amount(found: Mapping[str, str], key: str) -> int | None:
     if key not in found:
         return None
     if AMOUNT.fullmatch(found[key]) is None:
-        raise BadRequest(f"the submit filter says {key}={found[key]}, no amount: submit the job again")
+        raise BadRequest(
+            f"the submit filter says {key}={found[key]}, which is not an amount: submit the job again"
+        )
     return int(found[key])
 
 

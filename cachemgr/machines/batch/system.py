@@ -208,7 +208,7 @@ def _hosts(path: str) -> list[tuple[str, str]]:
 
 def _number(text: str) -> str:
     if not text.isdigit() or len(text) > 10:
-        raise BadRequest(f"{text[:20]!r} is no job's number")
+        raise BadRequest(f"{text[:20]!r} is not a job's number")
     return text
 
 

@@ -107,7 +107,7 @@ def unpack(path: str, target: str, left_out: Collection[str] = (), given: str = 
             with closing(_Closing(folder_fd)):
                 os.fchmod(folder_fd, (mode & 0o777) | 0o700)
     except (tarfile.TarError, EOFError) as error:
-        raise WrongBytes(f"what came out of the guest, {path}, is no whole archive: {error}") from error
+        raise WrongBytes(f"what came out of the guest, {path}, is not a whole archive: {error}") from error
     finally:
         os.close(root_fd)
     return count
@@ -191,7 +191,7 @@ def _link(member: tarfile.TarInfo, root_fd: int, folder_fd: int, beside: str) ->
         found = os.stat(parts[-1], dir_fd=source_fd, follow_symlinks=False)
         if not stat.S_ISREG(found.st_mode):
             raise Unsuitable(
-                f"{member.name[:200]!r} cannot be copied out: it is a second name of what is no file"
+                f"{member.name[:200]!r} cannot be copied out: it is another name of what is not a file"
             )
         os.link(parts[-1], beside, src_dir_fd=source_fd, dst_dir_fd=folder_fd, follow_symlinks=False)
 

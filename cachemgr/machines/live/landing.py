@@ -154,13 +154,13 @@ class MachineLanding:
         elif verb == crossing.ARRIVE:
             arrive(machine, str(wanted.get("token")))
         elif verb != crossing.HELLO:
-            raise BadRequest(f"{str(verb)[:40]!r} is nothing that is done for a machine that comes")
+            raise BadRequest(f"{str(verb)[:40]!r} cannot be done for a machine that comes")
         return {"place": machine.place}
 
     def _bring(self, stream: SignedStream, wanted: Mapping[str, Any], *, is_new: bool) -> None:
         name, size_bytes, disk = str(wanted.get("name")), wanted.get("size_bytes"), self._machine.site.disk
         if not OWN_FILE.fullmatch(name) or name == FILE:
-            raise BadRequest(f"{name[:80]!r} is no file of a machine")
+            raise BadRequest(f"{name[:80]!r} is not a file of a machine")
         if not isinstance(size_bytes, int) or not 0 <= size_bytes <= MOST_FILE_BYTES:
             raise BadRequest(f"{name} has no size")
         if has_record(disk, self._machine.folder) == (is_new and name not in TOLD_FILES):

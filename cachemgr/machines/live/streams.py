@@ -95,9 +95,9 @@ class SignedStream:
         try:
             message = json.loads(found)
         except ValueError as error:
-            raise BadRequest("what the other end of the migration says is no JSON") from error
+            raise BadRequest("what the other end of the migration says is not JSON") from error
         if not isinstance(message, dict):
-            raise BadRequest("what the other end of the migration says is no object")
+            raise BadRequest("what the other end of the migration says is not an object")
         return message
 
     def wait_at_most(self, wait_s: float | None) -> None:

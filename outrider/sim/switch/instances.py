@@ -54,7 +54,7 @@ def read_instance(path: Path, *, counts_moves: bool = False) -> SwitchInstance:
     try:
         plain = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InstanceFault(f"is no JSON: {error}") from error
+        raise InstanceFault(f"is not JSON: {error}") from error
     try:
         return _InstanceReader(plain, counts_moves=counts_moves).instance()
     except (KeyError, TypeError, AttributeError, ValueError) as error:

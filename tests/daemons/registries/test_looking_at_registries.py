@@ -254,11 +254,11 @@ def test_busy_registry_is_asked_again_when_it_says_so(
         (head("502 Bad Gateway", Retry_After="60", Content_Length="0"), "502 Bad Gateway; ask again in 60 s"),
         (head("403 Forbidden", Content_Length="0"), "forbids to read team/busy: let everybody pull it"),
         (head("401 Unauthorized", Content_Length="0"), "lets nobody read team/busy without a name"),
-        (head("200 OK", Content_Length="3") + b"abc", "a manifest that is no JSON"),
+        (head("200 OK", Content_Length="3") + b"abc", "a manifest that is not JSON"),
         (head("200 OK", Content_Length="9") + b"{}", "sends 2 of 9 bytes of a manifest"),
         (head("200 OK", Content_Length="2") + b"{}", "a manifest of an unknown kind (schema None)"),
         (head("200 OK", Content_Length="5000000") + b" " * 5_000_000, "has more than 4194304 bytes"),
-        (head("200 OK", Content_Length="200000") + b"[" * 200_000, "a manifest that is no JSON"),
+        (head("200 OK", Content_Length="200000") + b"[" * 200_000, "a manifest that is not JSON"),
     ],
 )  # fmt: skip
 def test_registry_that_does_not_answer_well_is_refused_in_words(

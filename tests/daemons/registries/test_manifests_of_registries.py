@@ -45,7 +45,7 @@ def test_index_of_one_that_names_no_platform_is_that_one() -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"[]", "is no JSON object"),
+        (b"[]", "is not a JSON object"),
         (b'{"schemaVersion": 1, "fsLayers": []}', "of an unknown kind (schema 1)"),
         (b'{"mediaType": "x/y"}', "of an unknown kind (x/y)"),
         (manifest(), "has 0 layers: an image is one file"),

@@ -36,7 +36,7 @@ def run_tasks(places: str, command: Sequence[str]) -> int:
     begun = []
     for number, place in enumerate(found, 1):
         if place is None:
-            raise BadRequest(f"{places[:80]!r} are no nodes with their slots")
+            raise BadRequest(f"{places[:80]!r} are not nodes with their slots")
         variable = f"{MEMBER_VARIABLE}={number}:{place[2]}"
         words = ["env", variable, *command]
         line = f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(words)}"

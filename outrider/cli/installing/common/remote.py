@@ -121,7 +121,7 @@ class SshRemote:
             words = " ".join(errors.split())[-_LAST_WORDS:] or "no message"
             raise RemoteError(f"{connection.host}: Python there ended with: {words}") from error
         if not isinstance(answer, dict):
-            raise RemoteError(f"{connection.host} answers with what is not an object")
+            raise RemoteError(f"{connection.host} answers with something that is not an object")
         if "error" in answer:
             raise RemoteError(f"{connection.host}: {answer['error']}")
         return answer

@@ -40,7 +40,7 @@ def read_settings(body: bytes) -> ImageSettings:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ConversionFault("the image's configuration is no JSON: push it again") from error
+        raise ConversionFault("the image's configuration is not JSON: push it again") from error
     top = found if isinstance(found, dict) else {}
     inner = top.get("config")
     config = inner if isinstance(inner, dict) else {}

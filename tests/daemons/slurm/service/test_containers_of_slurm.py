@@ -126,7 +126,7 @@ def test_container_of_a_job_without_an_image_fails_and_says_what_to_write(
 
     assert found == ["FAILED", "FAILED"]
     assert f"job {jobs[0]} has no image on this node: write #OUTRIDER image" in output(site, jobs[0])
-    assert "is no OCI bundle: write #OUTRIDER format: bundle" in output(site, jobs[1])
+    assert "is not an OCI bundle: write #OUTRIDER format: bundle" in output(site, jobs[1])
 
 
 def tool(folder: Path) -> bytes:

@@ -66,7 +66,7 @@ def test_job_without_a_bundle_is_told_what_to_write(tmp_path: Path) -> None:
         image_of("9", str(tmp_path))
     with pytest.raises(NotInPool, match="job 8 has no image"):
         image_of("8", str(tmp_path))
-    with pytest.raises(Unsuitable, match="is no OCI bundle: write #OUTRIDER format: bundle"):
+    with pytest.raises(Unsuitable, match="is not an OCI bundle: write #OUTRIDER format: bundle"):
         image_of("7", str(tmp_path))
 
 

@@ -66,12 +66,12 @@ def test_instance_that_is_a_whole_copy_is_the_lowest_layer_itself(tmp_path: Path
 
 @pytest.mark.parametrize("below", ["/etc/shadow", "/pool/images/x", f"/pool/images/{DIGEST}x"])
 def test_instance_that_stands_on_another_file_of_the_node_is_refused(tmp_path: Path, below: str) -> None:
-    with pytest.raises(Unsuitable, match="no image of a pool"):
+    with pytest.raises(Unsuitable, match="not an image of a pool"):
         base_image(RealDisk(), instance(tmp_path, below))
 
 
 def test_image_that_is_no_disk_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Unsuitable, match="is no disk"):
+    with pytest.raises(Unsuitable, match="is not a disk"):
         base_image(RealDisk(), str(tmp_path))
     with pytest.raises(BadRequest, match="no image on this node"):
         base_image(RealDisk(), "")

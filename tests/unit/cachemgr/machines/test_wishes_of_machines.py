@@ -103,7 +103,7 @@ def test_record_is_read_back_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "it is no JSON"),
+        ("", "it is not JSON"),
         ("{}", "describes no machine"),
         ('{"format": "outrider-machine", "version": 4}', "version 4"),
         ('{"format": "outrider-machine", "version": 1}', "wish"),

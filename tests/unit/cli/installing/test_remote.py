@@ -82,7 +82,7 @@ def test_request_follows_the_program_and_a_greeting_before_the_answer_is_no_answ
     ("said", "errors", "words"),
     [
         (b"", b"python3: not found", "n7: Python there ended with: python3: not found"),
-        (b"[]", b"", "n7 answers with what is not an object"),
+        (b"[]", b"", "n7 answers with something that is not an object"),
         (b'{"error": "no room"}', b"", "n7: no room"),
         (b"x" * (MOST_ANSWER_BYTES + 1), b"", "n7 answers with more than"),
     ],
