@@ -216,7 +216,7 @@ def test_folder_with_files_of_somebody_becomes_no_machines(engine: Engine, count
     (folder / "thesis.tex").write_text("years of work")
     refused = engine.refused("start", "a", "--wish", counter)
 
-    assert "holds 'thesis.tex', which is no machine's" in refused
+    assert "holds 'thesis.tex', which is not a machine's" in refused
     assert folder.stat().st_mode & 0o777 == 0o755
     assert (folder / "thesis.tex").read_text() == "years of work"
 
