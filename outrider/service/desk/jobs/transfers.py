@@ -78,12 +78,6 @@ class BestEffortTransfers:
             network=settings.network,
             name_of=self._name,
         )
-        self._alone_rate = max(
-            1,
-            settings.best_effort_rate_bytes_per_s // ASIDE_SHARE,
-            settings.link_rate_bytes_per_s // TRICKLE_SHARE,
-        )
-        """With what a job that counts on another's transfer reads what a node has for others."""
         self.claims = Claims(settings.user_share_percent)
         self._users: dict[tuple[int, int], dict[str, JobEntry]] = {}
         """By transfer and node, the jobs that wait for a copy."""
@@ -160,7 +154,7 @@ class BestEffortTransfers:
                 readers=entry.readers,
                 until_s=entry.until_s,
                 transfer=number,
-                rate_bytes_per_s=self._alone_rate if cargo is None else self._rate(cargo),
+                rate_bytes_per_s=None if cargo is None else self._rate(cargo),
                 # Before it is released: where it starts, and when, is up to the batch system then. Further
                 # images are read from the pool.
                 copy_from_s=None if entry.number else 0,

@@ -229,8 +229,7 @@ class NodeOrders:
             return
         status.due_s = None
         if status.call is not None:
-            lost_s = status.called_s + LOST_CALL_S
-            if at_s < lost_s:
+            if at_s < (lost_s := status.called_s + LOST_CALL_S):
                 # Its answer will say what is next; should none come, it is told anew.
                 self._plan_at(status, lost_s)
                 return
@@ -383,7 +382,8 @@ class NodeOrders:
             if code:
                 return self._failed(status, need, code, words, now_s)
             # It may have to come at another rate, or by another way, since the call went out.
-            is_same = (order.rate_bytes_per_s, order.deadline_s) == (rate_of(status, need), need.deadline_s)
+            terms = rate_of(status, need, self._settings), need.deadline_s
+            is_same = (order.rate_bytes_per_s, order.deadline_s) == terms
             need.is_told = is_same and order.digest not in status.stops
             need.told_until_s = order.until_s
             behind = self.statuses.get(self._behind.pop((status.name, order.owner), ""))
@@ -465,7 +465,7 @@ class NodeOrders:
                     owner=need.owner,
                     until_s=until_s,
                     deadline_s=need.deadline_s,
-                    rate_bytes_per_s=rate_of(status, need),
+                    rate_bytes_per_s=rate_of(status, need, self._settings),
                     format=need.format,
                     readers=need.readers,
                     proof=proof_of(need),

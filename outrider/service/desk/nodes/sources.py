@@ -12,9 +12,12 @@ from typing import TypeVar
 from outrider.core.model import TransferClass
 from outrider.service.desk.nodes.state import NOT_ALLOWED, Need, NodeStatus
 from outrider.service.ports import KNOWN, READ, Relay, Source
+from outrider.service.settings import Settings
 
 UPSTREAM_S = 15
 """How long a node of a chain waits for the one before it to have been told."""
+ASIDE_SHARE = 10
+"""The part of best effort's link, as a divisor, for what is read without a place in it."""
 WAIT_S = 2
 """So soon it is looked again whether another node has read an image."""
 MOST_UPSTREAM = 2
@@ -28,13 +31,17 @@ def before_in_chain(nodes: Sequence[T], node: T) -> tuple[T, ...]:
     return tuple(reversed(nodes[:place]))
 
 
-def rate_of(status: NodeStatus, need: Need) -> int | None:
+def rate_of(status: NodeStatus, need: Need, settings: Settings) -> int | None:
     """With what an image may come to a node: with what a deadline has, if one needs the same there. What is
     only read uses a link by itself, unless the deadline's is read at the same address."""
     planned = _planned(status, need.digest)
     if planned is not None and need.is_read and (planned.uri != need.uri or not planned.is_read):
         planned = None
-    return need.rate_bytes_per_s if planned is None else planned.rate_bytes_per_s
+    rate = need.rate_bytes_per_s if planned is None else planned.rate_bytes_per_s
+    if rate is None and need.is_read and need.deadline_s is None:
+        # A job that counts on a reservation's transfer has no time of a link for what it reads.
+        return max(1, settings.best_effort_rate_bytes_per_s // ASIDE_SHARE)
+    return rate
 
 
 def chain_of(status: NodeStatus, digest: str) -> tuple[str, ...] | None:
