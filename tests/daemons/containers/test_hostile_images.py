@@ -79,7 +79,7 @@ def deep() -> bytes:
         (lambda: layer(entry("loop", kind=SYMLINK, target="loop"), entry("loop/x", b"x")), "a loop of links"),
         (lambda: layer(entry("file", b"x"), entry("file/inner", b"x")), "for a folder"),
         (lambda: layer(entry(".wh...", b"")), "a whiteout of nothing"),
-        (lambda: b"this is no archive" * 100, "no tar archive"),
+        (lambda: b"this is no archive" * 100, "not a tar archive"),
         (lambda: layer(entry("a", b"x" * 2_000))[:1_000], "ends in the midst"),
         (long_header, "has a header of"),
         (sparse, "sparse file"),

@@ -115,7 +115,7 @@ def test_constraints_are_kept_at_the_least_cost(
         ({"id": "resourceCapacity", "nodes": [10, 11], "rc": "cpu", "amount": 1}, "several nodes together"),
         ({"id": "sleeping", "vm": 4}, "has never run"),
         ({"id": "ready", "vm": 1}, "to be ready that runs"),
-        ({"id": "spread"}, "is no instance"),
+        ({"id": "spread"}, "is not an instance"),
     ],
 )
 def test_what_cannot_be_kept_is_named(tmp_path: Path, constraint: dict[str, Any], words: str) -> None:
