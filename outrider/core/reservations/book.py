@@ -190,7 +190,7 @@ class Book:
         """The lives that a transfer brings, with their nodes."""
         return self._carried.get(transfer, ())
 
-    def awaited(self, name: str) -> frozenset[int]:
+    def nodes_waiting(self, name: str) -> frozenset[int]:
         """The nodes of a reservation to which a transfer that waits is to bring its image, or its rest."""
         lives = self.entries[name].lives
         return frozenset(node for node, life in lives if self._is_waiting(life))
@@ -200,7 +200,7 @@ class Book:
         have promised its room to others."""
         entry = self.entries[name]
         there = {node for node, life in entry.lives if not self._is_waiting(life) or entry.counted_on(life)}
-        return self.awaited(name) - there
+        return self.nodes_waiting(name) - there
 
     def _is_waiting(self, life: Life) -> bool:
         return life.transfer is not None and self.link.waits(life.transfer)

@@ -14,7 +14,7 @@ from outrider.core.reservations.book import Book
 
 def copy_of(name: str, image: Image) -> Image:
     """A job's own copy of its image, as it is counted in a pool."""
-    return Image(uri=f"copy:{name}", size_bytes=image.size_bytes)
+    return Image(uri=_copy_key(name), size_bytes=image.size_bytes)
 
 
 def rest_bytes(image: Image, life: Life) -> int:
@@ -25,32 +25,36 @@ def rest_bytes(image: Image, life: Life) -> int:
 def hold_rest(book: Book, name: str, image: Image, node: int, life: Life, now_s: int, until_s: int) -> None:
     """Count what a stay lacks of a job's image, which is there."""
     size_bytes = rest_bytes(image, life)
-    rest = Image(uri=f"rest:{name}", size_bytes=max(1, size_bytes))
+    rest = Image(uri=_rest_key(name), size_bytes=max(1, size_bytes))
     if size_bytes and not book.pools.pools[node].lives.get(rest.key):
         book.pools.add(node, Life(rest, now_s, now_s, until_s))
 
 
 def drop_copy(book: Book, name: str, node: int) -> None:
     """A job has no need of room for a copy of its own any more, or has it as an instance."""
-    _drop(book, f"copy:{name}", node)
+    _drop(book, _copy_key(name), node)
 
 
 def drop_own_room(book: Book, name: str, node: int) -> None:
     """A job needs nothing there any more."""
-    for key in _keys(name):
-        _drop(book, key, node)
+    _drop(book, _copy_key(name), node)
+    _drop(book, _rest_key(name), node)
 
 
 def keep_own_room(book: Book, name: str, node: int, until_s: int) -> None:
     """Let the room for a job alone be kept until then."""
-    for key in _keys(name):
+    for key in (_copy_key(name), _rest_key(name)):
         for life in tuple(book.pools.pools[node].lives.get(key, ())):
             book.pools.lose(node, life)
             book.pools.add(node, Life(life.image, life.start_s, life.ready_s, max(life.expires_s, until_s)))
 
 
-def _keys(name: str) -> tuple[str, str]:
-    return f"copy:{name}", f"rest:{name}"
+def _copy_key(name: str) -> str:
+    return f"copy:{name}"
+
+
+def _rest_key(name: str) -> str:
+    return f"rest:{name}"
 
 
 def _drop(book: Book, key: str, node: int) -> None:

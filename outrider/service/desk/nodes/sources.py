@@ -16,7 +16,7 @@ from outrider.service.settings import Settings
 
 UPSTREAM_S = 15
 """How long a node of a chain waits for the one before it to have been told."""
-ASIDE_SHARE = 10
+READING_SHARE = 10
 """The part of best effort's link, as a divisor, for what is read without a place in it."""
 WAIT_S = 2
 """So soon it is looked again whether another node has read an image."""
@@ -40,7 +40,7 @@ def rate_of(status: NodeStatus, need: Need, settings: Settings) -> int | None:
     rate = need.rate_bytes_per_s if planned is None else planned.rate_bytes_per_s
     if rate is None and need.is_read and need.deadline_s is None:
         # A job that counts on a reservation's transfer has no time of a link for what it reads.
-        return max(1, settings.best_effort_rate_bytes_per_s // ASIDE_SHARE)
+        return max(1, settings.best_effort_rate_bytes_per_s // READING_SHARE)
     return rate
 
 

@@ -270,7 +270,7 @@ class ReservationAdmission:
         site = self._site
         kept = keep_reservation(site.book, live.name)
         nodes, names = set(kept.nodes), site.book.timeline.nodes
-        live.ready &= nodes - {names[node].name for node in site.book.awaited(live.name)}
+        live.ready &= nodes - {names[node].name for node in site.book.nodes_waiting(live.name)}
         state, ready_s = after_move(live, is_ready=live.ready == nodes, now_s=site.now_s)
         site.change(live, kept=kept, state=state, why=why, receipt=replace(receipt, ready_s=ready_s))
         live.danger, live.spoiled, live.odds_percent = "", "", None

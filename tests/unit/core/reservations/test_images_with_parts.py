@@ -239,7 +239,7 @@ def test_parts_are_counted_on_where_somebody_has_them_before_the_rest_comes() ->
     counted_on = {names[node].name: entry.counted_on(life) for node, life in entry.copies()}
 
     assert counted_on == {"n0": ("base",), "n1": ()}
-    assert {names[node].name for node in book.awaited("second")} == {"n0", "n1"}
+    assert {names[node].name for node in book.nodes_waiting("second")} == {"n0", "n1"}
     assert book.brought_later("second") == frozenset(
         node for node, each in enumerate(names) if each.name == "n1"
     )
